@@ -1,0 +1,1 @@
+"""The lowest floor: does the work. Imports neither workflows nor api."""

@@ -1,0 +1,1 @@
+"""Image engines, one file each, and the child process that runs them."""

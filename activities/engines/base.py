@@ -1,0 +1,121 @@
+"""What an engine is: parameters in, a stream of events out.
+
+A *local* engine computes in a child process and is plain synchronous code (`LocalEngine`).
+The activity sees every engine, local or remote, as an `ImageEngine`.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from activities.models import GenerationParameters, Phase
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What an engine can do; a job is told openly about what it can't."""
+
+    seed: bool = False
+    progress: bool = False
+    checkpoint: bool = False
+    targeted_cancel: bool = False
+    reconcile: bool = False
+
+
+@dataclass(frozen=True)
+class StepDone:
+    """A step is finished. `snapshot` returns a checkpoint from which the next step can go on."""
+
+    step: int
+    total_steps: int
+    snapshot: Callable[[], bytes] | None = None
+
+
+@dataclass(frozen=True)
+class PhaseBegun:
+    """The engine turned to something that is not a step, such as decoding."""
+
+    phase: Phase
+
+
+@dataclass(frozen=True)
+class CheckpointTaken:
+    """Opaque bytes from which a run with the same parameters goes on after `step`."""
+
+    data: bytes
+    step: int
+
+
+@dataclass(frozen=True)
+class StartedOver:
+    """A checkpoint was offered and could not be used; `reason` says why, for a user."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class ImageDone:
+    """The finished image, encoded."""
+
+    data: bytes
+    media_type: str
+
+
+LocalEvent = StepDone | PhaseBegun | StartedOver | ImageDone
+EngineEvent = StepDone | PhaseBegun | CheckpointTaken | StartedOver | ImageDone
+
+
+class LocalEngine(Protocol):
+    """An engine that computes in the child process which loaded it.
+
+    One instance lives as long as its process and serves one job after another. It may raise
+    `WorkError` to say what is wrong; any other exception, exit or crash is told as a crash.
+    """
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def load(self) -> None:
+        """Load what every job needs, once per process."""
+
+    def run(
+        self, parameters: GenerationParameters, checkpoint: bytes | None
+    ) -> Iterator[LocalEvent]:
+        """Yield a `StepDone` for each step, and at last one `ImageDone`.
+
+        With a checkpoint the first `StepDone` is the step after it; where the checkpoint doesn't
+        fit these parameters and this build, yield `StartedOver` and begin at the first step.
+        """
+        ...
+
+
+class EngineRun(Protocol):
+    """One job inside an engine."""
+
+    def events(self) -> AsyncIterator[EngineEvent]:
+        """Yield events until the image, or until a requested stop was carried out.
+
+        Raises `WorkError`. Between two events no longer than the stall limit of the phase passes.
+        """
+        ...
+
+    def request_stop(self, *, checkpoint: bool) -> None:
+        """Ask for an end at the next step, with a last `CheckpointTaken` if the engine can."""
+
+
+class ImageEngine(Protocol):
+    """An engine as the activity sees it."""
+
+    @property
+    def name(self) -> str: ...
+
+    def open(
+        self, job_id: str, parameters: GenerationParameters, checkpoint: bytes | None, scratch: Path
+    ) -> AbstractAsyncContextManager[EngineRun]:
+        """Begin a job; leaving the context frees the engine, by force if it must.
+
+        `scratch` is an empty folder for temporary files, removed by the caller afterwards.
+        """
+        ...

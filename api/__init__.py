@@ -1,0 +1,1 @@
+"""The top floor: speaks HTTP and translates; the workflow decides."""

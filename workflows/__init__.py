@@ -1,0 +1,1 @@
+"""The middle floor: decides the order. Imports activities, never api."""
