@@ -1,8 +1,7 @@
 """What can go wrong with a job's work, and which of it is permanent.
 
 WorkError
- ├─ InvalidParametersError   the request itself can never work
- └─ EngineGoneError          the engine's process ended or was ended
+ └─ InvalidParametersError   the request itself can never work
 """
 
 from enum import StrEnum
@@ -39,8 +38,6 @@ _PERMANENT = frozenset(
         ErrorKind.CONTENT_REJECTED,
         ErrorKind.LABEL_NOT_FOUND,
         ErrorKind.OUTCOME_UNKNOWN,
-        ErrorKind.TIMEOUT,
-        ErrorKind.TERMINATED,
     }
 )
 

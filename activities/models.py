@@ -19,17 +19,22 @@ class Model(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
+MIN_SIDE, MAX_SIDE = 64, 2048
+MAX_PROMPT_LENGTH = 8000
+SEED_LIMIT = 2**64
+
+
 class GenerationParameters(Model):
     """All that decides which picture comes out. Words as in diffusers; sizes in pixels."""
 
-    prompt: str
-    negative_prompt: str = ""
-    width: int = 1024
-    height: int = 1024
-    num_inference_steps: int = 30
-    guidance_scale: float = 7.5
-    seed: int = Field(default=0, ge=0, lt=2**64)
-    engine_options: dict[str, Any] = {}
+    prompt: str = Field(min_length=1, max_length=MAX_PROMPT_LENGTH)
+    negative_prompt: str = Field(default="", max_length=MAX_PROMPT_LENGTH)
+    width: int = Field(default=1024, ge=MIN_SIDE, le=MAX_SIDE)
+    height: int = Field(default=1024, ge=MIN_SIDE, le=MAX_SIDE)
+    num_inference_steps: int = Field(default=30, ge=1, le=150)
+    guidance_scale: float = Field(default=7.5, ge=0, le=50, allow_inf_nan=False)
+    seed: int = Field(default=0, ge=0, lt=SEED_LIMIT)
+    engine_options: dict[str, Any] = Field(default_factory=dict)
 
 
 class ArtifactRef(Model):
@@ -80,6 +85,10 @@ class AttemptHeartbeat(Model):
     idle_seconds: float
     checkpoint: CheckpointRef | None
     load: float
+
+
+# The type of the error by which a job refuses a claim.
+CLAIM_REFUSED = "CLAIM_REFUSED"
 
 
 class ClaimInput(Model):

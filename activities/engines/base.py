@@ -101,8 +101,11 @@ class EngineRun(Protocol):
         """
         ...
 
-    def request_stop(self, *, checkpoint: bool) -> None:
-        """Ask for an end at the next step, with a last `CheckpointTaken` if the engine can."""
+    def request_stop(self, *, checkpoint: bool, grace_seconds: float) -> None:
+        """Ask for an end at the next step, with a last `CheckpointTaken` if wanted and possible.
+
+        An engine that takes longer than the grace is ended by force.
+        """
 
 
 class ImageEngine(Protocol):

@@ -1,0 +1,89 @@
+"""Whether an attempt owns its job: asked before the engine is touched, and before a write."""
+
+from typing import Protocol
+
+from temporalio import activity
+from temporalio.client import (
+    AsyncActivityCancelledError,
+    Client,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.models import AttemptHeartbeat, ClaimInput
+
+
+class JobLostError(Exception):
+    """The job belongs to somebody else now, or is over: whatever this attempt made is void."""
+
+
+class Ownership(Protocol):
+    """The attempt's right to work on its job."""
+
+    async def claim(self, dispatch: int) -> None:
+        """Become the job's owner, or raise `JobLostError`. May be asked again after a failure."""
+
+    async def confirm(self, heartbeat: AttemptHeartbeat) -> None:
+        """Raise `JobLostError` unless the server still counts this attempt as the job's."""
+
+
+class TemporalOwnership:
+    """Asks the workflow, by the update `claim`, and the server, by a synchronous heartbeat."""
+
+    def __init__(self, client: Client, claim_update: str = "claim") -> None:
+        self._client = client
+        self._claim_update = claim_update
+
+    async def claim(self, dispatch: int) -> None:
+        """Waits as long as no workflow worker answers; the attempt's heartbeats go on meanwhile."""
+        worker = self._client.identity
+        while not await self._try_claim(ClaimInput(dispatch=dispatch, worker=worker)):
+            activity.logger.warning("no workflow worker has answered the claim; asking again")
+
+    async def _try_claim(self, claim: ClaimInput) -> bool:
+        info = activity.info()
+        handle = self._client.get_workflow_handle(
+            info.workflow_id or "", run_id=info.workflow_run_id
+        )
+        try:
+            # The id makes it one claim, however often it is asked.
+            await handle.execute_update(
+                self._claim_update, claim, id=f"{self._claim_update}-{claim.dispatch}"
+            )
+        except WorkflowUpdateRPCTimeoutOrCancelledError:
+            return False
+        except WorkflowUpdateFailedError as error:
+            raise JobLostError(str(error.cause)) from error
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                raise JobLostError("the job is over") from error
+            if error.status not in _PASSING:
+                raise
+            return False
+        return True
+
+    async def confirm(self, heartbeat: AttemptHeartbeat) -> None:
+        """Takes about 2 ms. A job that was only asked to stop is still owned."""
+        handle = self._client.get_async_activity_handle(task_token=activity.info().task_token)
+        try:
+            await handle.heartbeat(heartbeat)
+        except AsyncActivityCancelledError:
+            return
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                raise JobLostError("the job was given to another attempt, or is over") from error
+            if error.status not in _PASSING:
+                raise
+            # Out of reach: the heartbeat timeout decides, and the keys are this dispatch's own.
+
+
+_PASSING = frozenset(
+    {
+        RPCStatusCode.UNAVAILABLE,
+        RPCStatusCode.DEADLINE_EXCEEDED,
+        RPCStatusCode.CANCELLED,
+        RPCStatusCode.RESOURCE_EXHAUSTED,
+        RPCStatusCode.ABORTED,
+    }
+)

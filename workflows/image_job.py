@@ -1,0 +1,298 @@
+"""ImageJobWorkflow, nothing else."""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import RawValue
+from temporalio.exceptions import ActivityError, ApplicationError
+
+with workflow.unsafe.imports_passed_through():
+    from activities.models import CLAIM_REFUSED, ClaimInput, WorkInput, WorkResult
+    from activities.watchdog import ReadIdleInput, WatchdogActivities
+    from workflows import options, presentation
+    from workflows.job import Job
+    from workflows.job_input import UnreadableInputError, read_input
+    from workflows.job_record import REQUEST_KEY, JobRecord, initial_memo
+    from workflows.messages import (
+        IMAGE_JOB_WORKFLOW,
+        QUERY_VIEW,
+        SIGNAL_CANCEL,
+        SIGNAL_PAUSE,
+        SIGNAL_RESUME,
+        UPDATE_CLAIM,
+        ControlNote,
+        ImageJobInput,
+        JobOutcome,
+        JobView,
+        attempt_activity_id,
+        control_note,
+        job_id_of,
+    )
+    from workflows.outcomes import read_failure
+    from workflows.search_attributes import current_search_attributes, initial_search_attributes
+    from workflows.state_machine import JobState
+    from workflows.work import work_route
+
+Work = workflow.ActivityHandle[WorkResult]
+
+
+@workflow.defn(dynamic=True)
+class ImageJobWorkflow:
+    """The life of one image job, whatever its type.
+
+    It waits until it may start, then schedules one attempt after another: an activity which claims
+    the job, works, and ends with an image, at a checkpoint, or with an error. Signals only note
+    wishes; one loop acts on them, and looks first whether the work is done. When the job is final
+    the run closes at once, by which a worker that is still busy learns to stop.
+
+    Dynamic, because only a dynamic workflow survives any input: its arguments come undecoded.
+    """
+
+    @workflow.init
+    def __init__(self, args: Sequence[RawValue]) -> None:
+        info = workflow.info()
+        if info.workflow_type != IMAGE_JOB_WORKFLOW:
+            # Fails the task, not the run: a worker of a newer build may know this type.
+            raise RuntimeError(f"this worker serves no workflow type {info.workflow_type}")
+        request, self._unreadable = None, ""
+        try:
+            request = read_input(args, workflow.payload_converter())
+        except UnreadableInputError as error:
+            self._unreadable = str(error)
+        job_id = job_id_of(info.workflow_id)
+        if job_id is None:
+            self._unreadable = "a job's workflow id is job-<id>: lower-case letters, digits and -"
+        record = JobRecord(job_id or info.workflow_id, info.start_time, request)
+        self._job = Job(record, workflow.now, workflow.random())
+        self._alarm: asyncio.Task[None] | None = None
+        self._limit_reached = False
+
+    @workflow.run
+    async def run(self, args: Sequence[RawValue]) -> JobOutcome:
+        """Live until final. FAILED and TIMEOUT_CANCELLED close the run as Failed."""
+        life = asyncio.create_task(self._live())
+        while not life.done():
+            try:
+                await asyncio.shield(life)
+            except asyncio.CancelledError:
+                # An eviction cancels the life too; `temporal workflow cancel` is only a wish.
+                if life.cancelled():
+                    raise
+                self._note_cancel(ControlNote(message="cancelled with `temporal workflow cancel`"))
+        life.result()
+        status = self._job.record.status
+        if status.error is not None:
+            raise ApplicationError(status.error.message, type=status.error.kind, non_retryable=True)
+        artifact = status.result.artifact if status.result else None
+        return JobOutcome(state=self._job.state, artifact=artifact)
+
+    async def _live(self) -> None:
+        if self._unreadable:
+            self._job.fail_unreadable(self._unreadable)
+            self._publish()
+        else:
+            self._introduce(self._job.request)
+            while not self._job.state.is_terminal:
+                await self._next_stage()
+        # A claim that is just being answered must reach its worker before the run is gone.
+        await workflow.wait_condition(workflow.all_handlers_finished)
+
+    def _introduce(self, request: ImageJobInput) -> None:
+        """Make a job that was started by hand as readable as one that the API started."""
+        self._job.record.update(startable_at=request.start_at)
+        if REQUEST_KEY not in workflow.memo():
+            workflow.upsert_memo(initial_memo(request))
+            pairs = initial_search_attributes(request, self._job.record.created_at)
+            workflow.upsert_search_attributes([pair.key.value_set(pair.value) for pair in pairs])
+
+    async def _next_stage(self) -> None:
+        job = self._job
+        if job.wishes.any:
+            job.grant_wishes()
+        elif job.state is JobState.PAUSED and job.pause_left > timedelta(0):
+            await self._wait_for_wishes(job.pause_left, "longest pause")
+        elif job.state is JobState.PAUSED:
+            job.time_out_paused()
+        elif job.delay > timedelta(0):
+            await self._wait_for_wishes(job.delay, "until the next attempt may start")
+        elif job.queue_time_left > timedelta(0):
+            await self._attempt()
+        else:
+            job.time_out_in_queue()
+        self._publish()
+
+    async def _wait_for_wishes(self, limit: timedelta, summary: str) -> None:
+        with contextlib.suppress(TimeoutError):
+            await workflow.wait_condition(
+                lambda: self._job.wishes.any, timeout=limit, timeout_summary=summary
+            )
+
+    async def _attempt(self) -> None:
+        """Schedule one execution of the work activity, and stay with it until it is settled."""
+        work = self._schedule_work()
+        while not work.done() and not self._has_given_up_attempt():
+            await workflow.wait_condition(
+                lambda: work.done() or self._job.wishes.call_for_action or self._limit_reached
+            )
+            # A result beats any wish: within one task, signals are applied before results.
+            if not work.done():
+                await self._interrupt(work)
+        if not self._has_given_up_attempt():
+            self._settle(work)
+
+    def _has_given_up_attempt(self) -> bool:
+        return self._job.state.is_terminal or self._job.state is JobState.PAUSED
+
+    def _schedule_work(self) -> Work:
+        dispatch, record = self._job.next_dispatch(), self._job.record
+        request = self._job.request
+        route = work_route(request)
+        work: Work = workflow.start_activity_method(
+            route.activity,
+            WorkInput(
+                job_id=record.job_id,
+                tenant=request.tenant,
+                dispatch=dispatch,
+                parameters=request.parameters,
+                checkpoint=record.status.checkpoint,
+            ),
+            task_queue=route.task_queue,
+            activity_id=attempt_activity_id(dispatch),
+            schedule_to_start_timeout=self._job.queue_time_left,
+            start_to_close_timeout=options.work_timeout(request),
+            heartbeat_timeout=options.HEARTBEAT_TIMEOUT,
+            retry_policy=options.WORK_RETRY,
+            # A pause waits for its checkpoint. An attempt that is given up isn't awaited at all.
+            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            summary=presentation.attempt_summary(record, self._job.ledger.current),
+        )
+        # An attempt that was given up may fail with nobody to await it.
+        work.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return work
+
+    async def _interrupt(self, work: Work) -> None:
+        job = self._job
+        if job.wishes.cancel:
+            job.cancel()
+        elif job.wishes.call_for_action and job.state is JobState.PENDING:
+            job.grant_wishes()
+            work.cancel()
+        elif job.wishes.call_for_action:
+            job.begin_pause()
+            work.cancel()
+        elif self._limit_reached:
+            await self._judge_limit(work)
+        self._publish()
+
+    async def _judge_limit(self, work: Work) -> None:
+        self._limit_reached = False
+        idle_seconds = await self._read_idle_seconds()
+        # Much may have happened while the watchdog looked; whatever it is comes first.
+        if not work.done() and not self._job.wishes.cancel:
+            extension = self._job.judge_limit(idle_seconds)
+            if extension:
+                self._set_alarm(extension)
+
+    async def _read_idle_seconds(self) -> float | None:
+        info = workflow.info()
+        attempt = attempt_activity_id(self._job.record.status.dispatch)
+        try:
+            return await workflow.execute_local_activity_method(
+                WatchdogActivities.read_idle_seconds,
+                ReadIdleInput(
+                    workflow_id=info.workflow_id, run_id=info.run_id, activity_id=attempt
+                ),
+                start_to_close_timeout=options.READ_IDLE_TIMEOUT,
+                retry_policy=options.READ_IDLE_RETRY,
+            )
+        except ActivityError:
+            workflow.logger.warning("the watchdog could not look at the running attempt")
+            return None
+
+    def _settle(self, work: Work) -> None:
+        try:
+            result = work.result()
+        except ActivityError as error:
+            worker = self._job.record.status.worker or ""
+            self._job.settle_failure(read_failure(error, worker))
+        else:
+            self._job.settle_result(result)
+
+    def _publish(self) -> None:
+        """Tell the world what has changed, in two history events at the most."""
+        job = self._job
+        has_moved = job.record.has_untold_transitions
+        if memo := job.record.changed_memo():
+            workflow.upsert_memo(memo)
+        if has_moved:
+            workflow.upsert_search_attributes(current_search_attributes(job.record))
+        workflow.set_current_details(presentation.current_details(job.record, job.refused))
+        # The alarm of a run that closes needs no cancelling, which would be one more event.
+        if job.state in (JobState.PENDING, JobState.PAUSED):
+            self._set_alarm(None)
+
+    def _set_alarm(self, delay: timedelta | None) -> None:
+        """Ring after `delay`, or not at all; an earlier alarm is forgotten."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._limit_reached = False
+        self._alarm = asyncio.create_task(self._ring_after(delay)) if delay is not None else None
+
+    async def _ring_after(self, delay: timedelta) -> None:
+        await workflow.sleep(delay, summary="processing limit")
+        self._limit_reached = True
+
+    @workflow.update(name=UPDATE_CLAIM)
+    def claim(self, input: ClaimInput) -> None:
+        """START: the worker that asks owns the job until its attempt ends."""
+        self._job.claim(input.worker)
+        self._publish()
+        self._set_alarm(max(self._job.processing_left, timedelta(0)))
+
+    @claim.validator
+    def refuse_claim(self, input: ClaimInput) -> None:
+        """A refused claim leaves no trace in history, and its worker never touches its engine."""
+        if reason := self._job.refusal_of(input):
+            raise ApplicationError(reason, type=CLAIM_REFUSED)
+
+    @workflow.query(name=QUERY_VIEW)
+    def view(self) -> JobView:
+        """The job as its memo tells it, for the CLI and the Web UI."""
+        return self._job.record.view()
+
+    @workflow.signal(name=SIGNAL_CANCEL)
+    def cancel(self, *args: Any) -> None:
+        """Wish that the job ends now."""
+        self._note_cancel(control_note(args))
+
+    @workflow.signal(name=SIGNAL_PAUSE)
+    def pause(self, *args: Any) -> None:
+        """Wish that the job stops at its next checkpoint."""
+        if self._job.ledger.may_pause:
+            self._refuse(self._job.wishes.ask_pause(control_note(args), self._job.state))
+        else:
+            self._refuse(f"PAUSE was refused: a job is paused at most {options.MAX_PAUSES} times")
+
+    @workflow.signal(name=SIGNAL_RESUME)
+    def resume(self, *args: Any) -> None:
+        """Wish that a paused job goes on, or take a pause back."""
+        self._refuse(self._job.wishes.ask_resume(control_note(args), self._job.state))
+
+    @workflow.signal(dynamic=True)
+    def unknown_signal(self, name: str, args: Sequence[RawValue]) -> None:
+        """A mistyped signal would else be accepted in silence."""
+        known = f"{SIGNAL_CANCEL}, {SIGNAL_PAUSE} and {SIGNAL_RESUME}"
+        self._refuse(f"there is no signal {name!r}; a job knows {known}")
+
+    def _note_cancel(self, note: ControlNote) -> None:
+        self._refuse(self._job.wishes.ask_cancel(note, self._job.state))
+
+    def _refuse(self, reason: str | None) -> None:
+        if reason is not None:
+            self._job.refused = reason
+            workflow.logger.warning(reason)
+            workflow.set_current_details(presentation.current_details(self._job.record, reason))

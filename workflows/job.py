@@ -1,0 +1,255 @@
+"""A job's decisions: what each thing that happens to it makes of it.
+
+Pure: clock and chance are brought in, so that every decision can be tried without a server. The
+workflow tells it what happened, and carries what changed to the server.
+"""
+
+import random
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from activities.errors import ErrorKind
+from activities.models import CheckpointRef, ClaimInput, Progress, StopReason, WorkResult
+from workflows import options
+from workflows.attempts import AttemptLedger
+from workflows.job_record import JobRecord
+from workflows.messages import (
+    WATCHDOG,
+    ControlNote,
+    ImageJobInput,
+    JobError,
+    JobResult,
+    LimitExtension,
+    worker_source,
+)
+from workflows.outcomes import AttemptFailure
+from workflows.presentation import attempt_summary
+from workflows.state_machine import JobEvent, JobState
+from workflows.wishes import Wishes
+
+
+class Job:
+    """One job: its record, its wishes, and the attempts it has used up."""
+
+    def __init__(
+        self, record: JobRecord, clock: Callable[[], datetime], rng: random.Random
+    ) -> None:
+        self.record = record
+        self.wishes = Wishes()
+        self.ledger = AttemptLedger()
+        self.refused: str | None = None
+        self._now = clock
+        self._rng = rng
+
+    @property
+    def state(self) -> JobState:
+        """Where the job is."""
+        return self.record.state
+
+    @property
+    def request(self) -> ImageJobInput:
+        """What was asked; only a job that could be read gets as far as needing it."""
+        if self.record.request is None:
+            raise ValueError("the job's input could not be read")
+        return self.record.request
+
+    @property
+    def delay(self) -> timedelta:
+        """How long the job must still wait before an attempt may start."""
+        startable_at = self.record.status.startable_at
+        return startable_at - self._now() if startable_at else timedelta(0)
+
+    @property
+    def queue_time_left(self) -> timedelta:
+        """How long the job may still wait for a worker."""
+        return self.request.queue_timeout - self.record.spent_in(JobState.PENDING, self._now())
+
+    @property
+    def pause_left(self) -> timedelta:
+        """How long the job may still stay paused."""
+        return options.TOTAL_PAUSE_LIMIT - self.record.spent_in(JobState.PAUSED, self._now())
+
+    @property
+    def processing_left(self) -> timedelta:
+        """How long the job may still be worked on, before any extension."""
+        return self.request.timeout - self.record.spent_in(JobState.PROCESSING, self._now())
+
+    def next_dispatch(self) -> int:
+        """The serial number of the activity that is scheduled next."""
+        dispatch = self.record.status.dispatch + 1
+        self.record.update(dispatch=dispatch)
+        return dispatch
+
+    def refusal_of(self, claim: ClaimInput) -> str | None:
+        """Why a worker may not start, if it may not."""
+        if self.state is not JobState.PENDING or self.wishes.cancel or self.wishes.pause:
+            return f"the job is {self.state}, or about to stop"
+        if claim.dispatch != self.record.status.dispatch:
+            return "another attempt has taken over"
+        return None
+
+    def claim(self, worker: str) -> None:
+        """START: the worker owns the job until its attempt ends."""
+        checkpoint = self.record.status.checkpoint
+        self.ledger.begin(checkpoint.step if checkpoint else 0)
+        self._apply(
+            JobEvent.START,
+            worker_source(worker),
+            attempt_summary(self.record, self.ledger.current),
+            attempt=self.ledger.current,
+            worker=worker,
+            started_at=self.record.status.started_at or self._now(),
+            deadline_at=self._now() + max(self.processing_left, timedelta(0)),
+        )
+
+    def grant_wishes(self) -> None:
+        """Act on wishes while no attempt is running."""
+        if self.wishes.cancel:
+            self.cancel()
+        elif self.wishes.pause:
+            self._pause("held back before it started")
+        elif note := self.wishes.resume:
+            self._resume(note)
+
+    def cancel(self) -> None:
+        """CANCEL, at once: whatever the engine still returns is discarded."""
+        note = self.wishes.cancel or ControlNote()
+        self._apply(JobEvent.CANCEL, note.source, note.message or "cancelled on request")
+
+    def begin_pause(self) -> None:
+        """Tell the world that the job will pause once its checkpoint is safe."""
+        self.wishes.stopping = True
+        self.record.update(pending_request="pause")
+
+    def judge_limit(self, idle_seconds: float | None) -> timedelta | None:
+        """The processing time ran out: TIMEOUT, or more time for a job that still moves.
+
+        Nobody could look (`None`): that must not cost a job its work.
+        """
+        given = self.record.status.extensions
+        moves = idle_seconds is None or idle_seconds < options.RECENT_PROGRESS.total_seconds()
+        if moves and len(given) < options.MAX_EXTENSIONS:
+            self._extend(given)
+            return options.LIMIT_EXTENSION
+        ending = "still moving" if moves else f"without progress for {idle_seconds:.0f} s"
+        self._time_out(
+            f"the job was worked on for its limit of {self.request.timeout_seconds:g} s, {ending}"
+        )
+        return None
+
+    def _extend(self, given: tuple[LimitExtension, ...]) -> None:
+        now = self._now()
+        until = now + options.LIMIT_EXTENSION
+        message = "the time ran out while the job was still moving"
+        entry = LimitExtension(at=now, until=until, message=message)
+        self.record.update(extensions=(*given, entry), deadline_at=until)
+
+    def time_out_in_queue(self) -> None:
+        """No worker came in time."""
+        limit = self.request.queue_timeout_seconds
+        self._time_out(f"no worker took the job within its queue limit of {limit:g} s")
+
+    def time_out_paused(self) -> None:
+        """Nobody resumed it in time."""
+        limit = options.TOTAL_PAUSE_LIMIT.days
+        self._time_out(f"the job was paused for longer than {limit} days in all")
+
+    def fail_unreadable(self, reason: str) -> None:
+        """The input can never be worked on."""
+        self._fail(ErrorKind.INVALID_PARAMETERS, reason, WATCHDOG)
+
+    def settle_result(self, result: WorkResult) -> None:
+        """An attempt ended as it should: with an image, or at a checkpoint."""
+        self._remember(result.checkpoint, result.progress)
+        source = worker_source(result.worker)
+        if self.state is JobState.PENDING:
+            message = "the worker stopped before it had claimed the job"
+            self._apply(JobEvent.RETRY, source, message)
+        elif result.artifact is not None:
+            image = JobResult(artifact=result.artifact, seed=self.request.parameters.seed)
+            message = result.note or "the image is stored"
+            self._apply(JobEvent.COMPLETE, source, message, result=image)
+        elif result.stopped is StopReason.WORKER_STOPPING:
+            self._settle_hand_back(result, source)
+        else:
+            by_operator = result.stopped is StopReason.OPERATOR_PAUSE
+            self._pause("paused with `temporal activity pause`" if by_operator else "as requested")
+
+    def _settle_hand_back(self, result: WorkResult, source: str) -> None:
+        self.ledger.hand_back(result.progress.step if result.progress else 0)
+        if self.ledger.is_used_up(self.request):
+            message = "worker after worker stopped without any progress"
+            self._fail(ErrorKind.WORKER_LOST, message, source)
+        else:
+            self._apply(JobEvent.PAUSE, source, "the worker is stopping")
+            self._apply(JobEvent.RESUME, WATCHDOG, "handed back for another worker")
+
+    def settle_failure(self, failure: AttemptFailure) -> None:
+        """An attempt ended with an error, or was lost."""
+        self._remember(failure.report.checkpoint, failure.report.progress)
+        source = WATCHDOG if failure.by_watchdog else worker_source(failure.report.worker)
+        if self.state is JobState.PENDING:
+            self._settle_unclaimed(failure, source)
+        elif failure.cancelled and self.wishes.stopping:
+            self._pause("as requested")
+        else:
+            self._settle_failed_attempt(failure, source)
+
+    def _settle_failed_attempt(self, failure: AttemptFailure, source: str) -> None:
+        self.ledger.fail(failure.kind)
+        # A job that failed while it was to be paused is paused before its next attempt instead.
+        self.wishes.stopping = False
+        if failure.kind.is_permanent or self.ledger.is_used_up(self.request, failure.kind):
+            self._fail(failure.kind, failure.message, source)
+        else:
+            wait = self.ledger.interval(failure.report, self._rng)
+            self._retry(failure.message, source, wait)
+
+    def _settle_unclaimed(self, failure: AttemptFailure, source: str) -> None:
+        if failure.in_queue:
+            self.time_out_in_queue()
+        elif self.ledger.lose_unclaimed():
+            wait = self.ledger.unclaimed_interval(failure.report, self._rng)
+            self._retry(f"{failure.message}, before the job was claimed", source, wait)
+        else:
+            message = f"no attempt could begin; the last one: {failure.message}"
+            self._fail(failure.kind, message, source)
+
+    def _remember(self, checkpoint: CheckpointRef | None, progress: Progress | None) -> None:
+        if checkpoint is not None:
+            self.record.update(checkpoint=checkpoint)
+        self.record.update(progress=progress)
+
+    def _retry(self, message: str, source: str, wait: timedelta) -> None:
+        after = f"in {wait.total_seconds():.0f} s" if wait else "at once"
+        self._apply(
+            JobEvent.RETRY,
+            source,
+            f"{message}; next attempt {after}",
+            startable_at=self._now() + wait,
+        )
+
+    def _fail(self, kind: ErrorKind, message: str, source: str) -> None:
+        error = JobError(kind=kind, message=message, retryable=not kind.is_permanent)
+        self._apply(JobEvent.FAIL, source, message, error=error)
+
+    def _time_out(self, message: str) -> None:
+        error = JobError(kind=ErrorKind.TIMEOUT, message=message, retryable=True)
+        self._apply(JobEvent.TIMEOUT, WATCHDOG, message, error=error)
+
+    def _pause(self, default: str) -> None:
+        note = self.wishes.pause_granted() or ControlNote()
+        self.ledger.pause()
+        self._apply(JobEvent.PAUSE, note.source, note.message or default)
+
+    def _resume(self, note: ControlNote) -> None:
+        self.wishes.resume_granted()
+        self._apply(JobEvent.RESUME, note.source, note.message or "resumed on request")
+
+    def _apply(self, event: JobEvent, source: str, message: str, **status: object) -> None:
+        self.record.apply(event, at=self._now(), source=source, message=message)
+        if self.state is not JobState.PROCESSING:
+            status |= {"pending_request": None, "deadline_at": None}
+        if self.state.is_terminal:
+            status |= {"finished_at": self.record.updated_at}
+        self.record.update(**status)

@@ -1,0 +1,34 @@
+"""Reading the input of a job, whatever it is: nothing that was sent may wedge the workflow."""
+
+from collections.abc import Sequence
+
+from pydantic import ValidationError
+from temporalio.common import RawValue
+from temporalio.converter import PayloadConverter
+
+from workflows.messages import ImageJobInput
+
+
+class UnreadableInputError(Exception):
+    """No worker can ever read this input; the message says what is wrong and what is allowed."""
+
+
+def read_input(args: Sequence[RawValue], converter: PayloadConverter) -> ImageJobInput:
+    """Decode the one argument of a job, or raise `UnreadableInputError`."""
+    if len(args) != 1:
+        raise UnreadableInputError(f"a job takes one input, an object; {len(args)} were given")
+    try:
+        return converter.from_payload(args[0].payload, ImageJobInput)
+    except ValidationError as error:
+        raise UnreadableInputError(_in_words(error)) from error
+    # Converters raise what they like, and a failed decode must end the job, not its task.
+    except Exception as error:
+        raise UnreadableInputError("the input is not JSON that a job can read") from error
+
+
+def _in_words(error: ValidationError) -> str:
+    faults = (
+        f"{'.'.join(str(part) for part in fault['loc']) or 'input'}: {fault['msg']}"
+        for fault in error.errors(include_url=False, include_context=False, include_input=False)
+    )
+    return "the input is not valid: " + "; ".join(faults)

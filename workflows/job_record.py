@@ -1,0 +1,127 @@
+"""The record of one job: the only place where its state changes.
+
+Pure: the workflow brings the clock, and carries what `changed_memo` returns to the server.
+One memo entry for each transition, so that a job's history grows linearly with its life.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from workflows.messages import ImageJobInput, JobStatus, JobView
+from workflows.state_machine import JobEvent, JobState, Transition, next_state
+
+REQUEST_KEY = "request"
+STATUS_KEY = "status"
+_TRANSITION_PREFIX = "transition-"
+
+_TRANSITION = TypeAdapter(Transition)
+
+
+class JobRecord:
+    """Request, status and transitions of one job."""
+
+    def __init__(self, job_id: str, created_at: datetime, request: ImageJobInput | None) -> None:
+        self.job_id = job_id
+        self.created_at = created_at
+        self.request = request
+        self.status = JobStatus()
+        self.transitions: list[Transition] = []
+        self._told_transitions = 0
+        self._told_status = self.status
+        self._spent: dict[JobState, timedelta] = {}
+
+    @property
+    def state(self) -> JobState:
+        """The state after the last transition."""
+        return self.transitions[-1].to_state if self.transitions else JobState.PENDING
+
+    @property
+    def updated_at(self) -> datetime:
+        """When the state last changed."""
+        return self.transitions[-1].at if self.transitions else self.created_at
+
+    def apply(self, event: JobEvent, *, at: datetime, source: str, message: str) -> None:
+        """Record one transition, or raise `IllegalTransitionError` and change nothing."""
+        target = next_state(self.state, event)
+        self._spent[self.state] = self.spent_in(self.state, at)
+        self.transitions.append(
+            Transition(
+                sequence=len(self.transitions) + 1,
+                # A clock that was set back must not make a job's story run backwards.
+                at=max(at, self.updated_at),
+                from_state=self.state,
+                to_state=target,
+                event=event,
+                source=source,
+                message=message,
+            )
+        )
+
+    def spent_in(self, state: JobState, now: datetime) -> timedelta:
+        """How long the job has been in `state` over its whole life, never negative.
+
+        In PENDING only the time counts in which the job could have started.
+        """
+        spent = self._spent.get(state, timedelta(0))
+        if state is not self.state:
+            return spent
+        since = self.updated_at
+        if state is JobState.PENDING and self.status.startable_at:
+            since = max(since, self.status.startable_at)
+        return spent + max(now - since, timedelta(0))
+
+    def update(self, **changes: object) -> None:
+        """Replace fields of the status."""
+        self.status = self.status.model_copy(update=changes)
+
+    @property
+    def has_untold_transitions(self) -> bool:
+        """Whether `changed_memo` would hand out a transition."""
+        return self._told_transitions < len(self.transitions)
+
+    def changed_memo(self) -> dict[str, Any]:
+        """What changed since this was last asked: memo entries, ready to be written."""
+        fresh = self.transitions[self._told_transitions :]
+        memo: dict[str, Any] = {f"{_TRANSITION_PREFIX}{t.sequence:04}": t for t in fresh}
+        if self.status != self._told_status:
+            memo[STATUS_KEY] = self.status
+        self._told_transitions, self._told_status = len(self.transitions), self.status
+        return memo
+
+    def view(self) -> JobView:
+        """The job as a whole."""
+        return JobView(
+            id=self.job_id,
+            state=self.state,
+            created_at=self.created_at,
+            updated_at=self.updated_at,
+            request=self.request,
+            status=self.status,
+            transitions=tuple(self.transitions),
+        )
+
+
+def initial_memo(request: ImageJobInput) -> dict[str, Any]:
+    """What the memo holds before any worker has seen the job."""
+    return {REQUEST_KEY: request, STATUS_KEY: JobStatus()}
+
+
+def record_from_memo(job_id: str, created_at: datetime, memo: Mapping[str, Any]) -> JobRecord:
+    """Read a record back; the inverse of `initial_memo` and `changed_memo`.
+
+    A job that was started by hand with an input that nobody could read has no request.
+    """
+    request = memo.get(REQUEST_KEY)
+    record = JobRecord(
+        job_id, created_at, ImageJobInput.model_validate(request) if request else None
+    )
+    record.status = JobStatus.model_validate(memo.get(STATUS_KEY, {}))
+    record.transitions = [
+        _TRANSITION.validate_python(memo[key])
+        for key in sorted(memo)
+        if key.startswith(_TRANSITION_PREFIX)
+    ]
+    return record

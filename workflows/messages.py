@@ -1,0 +1,165 @@
+"""What is said to a job and about it: ids, input, control notes, and the view."""
+
+import re
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from activities.models import (
+    ArtifactRef,
+    CheckpointRef,
+    GenerationParameters,
+    Model,
+    Progress,
+)
+from workflows.state_machine import JobState, Transition
+
+IMAGE_JOB_WORKFLOW = "ImageJobWorkflow"
+WORKFLOW_TASK_QUEUE = "darkroom"
+
+SIGNAL_CANCEL = "cancel"
+SIGNAL_PAUSE = "pause"
+SIGNAL_RESUME = "resume"
+UPDATE_CLAIM = "claim"
+QUERY_VIEW = "view"
+
+# Who a transition's `source` names, apart from `api:<tenant>` and `worker:<identity>`.
+OPERATOR = "operator"
+WATCHDOG = "watchdog"
+
+JobType = Literal["TEXT_TO_IMAGE", "WATERMARK_REMOVAL"]
+
+_WORKFLOW_ID = re.compile(r"job-([a-z0-9][a-z0-9-]{0,99})")
+
+
+def workflow_id_for(job_id: str) -> str:
+    """The one place that knows how a job's id becomes a workflow's."""
+    return f"job-{job_id}"
+
+
+def job_id_of(workflow_id: str) -> str | None:
+    """The inverse of `workflow_id_for`; None where the id is not a job's."""
+    match = _WORKFLOW_ID.fullmatch(workflow_id)
+    return match[1] if match else None
+
+
+def generate_task_queue(engine: str) -> str:
+    """Where workers that serve this engine look for work."""
+    return f"darkroom-generate-{engine}"
+
+
+def attempt_activity_id(dispatch: int) -> str:
+    """The id of the activity of one dispatch, in history and for `temporal activity`."""
+    return f"attempt-{dispatch}"
+
+
+def worker_source(worker: str) -> str:
+    """How a transition's `source` names a worker."""
+    return f"worker:{worker}"
+
+
+class ImageJobInput(Model):
+    """All that a job is asked to do. Times in seconds; `priority` 0 to 9, 9 first."""
+
+    type: JobType = "TEXT_TO_IMAGE"
+    tenant: str = Field(default="default", min_length=1, max_length=64)
+    engine: str = Field(default="procedural", pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$")
+    parameters: GenerationParameters
+    watermark: Literal["keep", "remove"] = "keep"
+    label_terms_accepted: bool = False
+    priority: int = Field(default=5, ge=0, le=9)
+    timeout_seconds: float = Field(default=1800, ge=10, le=86_400)
+    queue_timeout_seconds: float = Field(default=86_400, ge=10, le=30 * 86_400)
+    max_attempts: int = Field(default=3, ge=1, le=10)
+    start_at: datetime | None = None
+    labels: dict[str, str] = Field(default_factory=dict)
+    predecessor_id: str | None = None
+
+    @property
+    def timeout(self) -> timedelta:
+        """The limit of the time in PROCESSING, over all attempts."""
+        return timedelta(seconds=self.timeout_seconds)
+
+    @property
+    def queue_timeout(self) -> timedelta:
+        """The limit of the time in PENDING since the job could start."""
+        return timedelta(seconds=self.queue_timeout_seconds)
+
+
+class ControlNote(Model):
+    """Who sent a signal, and why; both may be left out."""
+
+    source: str = Field(default=OPERATOR, min_length=1, max_length=200)
+    message: str = Field(default="", max_length=1000)
+
+
+def control_note(args: tuple[Any, ...]) -> ControlNote:
+    """Read whatever a signal carried: an operator's bare signal, or a broken one, still counts."""
+    try:
+        return ControlNote.model_validate(args[0]) if args else ControlNote()
+    except ValidationError:
+        return ControlNote(message="(the note that came with the signal could not be read)")
+
+
+class JobError(Model):
+    """Why a job has no image. `retryable`: a new job with the same request may succeed."""
+
+    kind: str
+    message: str
+    retryable: bool
+
+
+class JobResult(Model):
+    """The image of a job that succeeded."""
+
+    artifact: ArtifactRef
+    seed: int
+
+
+class LimitExtension(Model):
+    """A job that was still moving when its time ran out got more."""
+
+    at: datetime
+    until: datetime
+    message: str
+
+
+class JobStatus(Model):
+    """What changes during a job's life, apart from its transitions; rewritten as a whole."""
+
+    dispatch: int = 0
+    attempt: int = 0
+    worker: str | None = None
+    pending_request: Literal["pause", "cancel"] | None = None
+    startable_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    deadline_at: datetime | None = None
+    progress: Progress | None = None
+    checkpoint: CheckpointRef | None = None
+    result: JobResult | None = None
+    error: JobError | None = None
+    successor_id: str | None = None
+    extensions: tuple[LimitExtension, ...] = ()
+
+
+class JobOutcome(Model):
+    """What a finished run returns, for whoever waits for the workflow itself."""
+
+    state: JobState
+    artifact: ArtifactRef | None = None
+
+
+class JobView(Model):
+    """A job as its workflow knows it, or as its memo tells it when no worker is alive."""
+
+    id: str
+    state: JobState
+    created_at: datetime
+    updated_at: datetime
+    request: ImageJobInput | None
+    status: JobStatus
+    transitions: tuple[Transition, ...]
+    execution_status: str = "RUNNING"
+    waiting_for: str | None = None

@@ -1,0 +1,112 @@
+"""Every timeout, limit and retry policy, named, with its reason."""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from types import MappingProxyType
+
+from temporalio.common import RetryPolicy
+
+from activities.errors import ErrorKind
+from activities.models import FailureReport
+from workflows.messages import ImageJobInput
+
+# A worker that says nothing for this long is lost. Heartbeats come four times a second, so this
+# leaves room for a dozen lost ones, and the next worker still starts within six seconds.
+HEARTBEAT_TIMEOUT = timedelta(seconds=4)
+
+# A frozen workflow worker holds a workflow task for this long before another worker gets it.
+WORKFLOW_TASK_TIMEOUT = timedelta(seconds=5)
+
+# The default of 10 s would let every cached job stand still that long after a worker was killed.
+STICKY_QUEUE_TIMEOUT = timedelta(seconds=1)
+
+# A frozen worker's claim is not waited for longer; the answer is remembered, so it can ask again.
+CLAIM_TIMEOUT = timedelta(seconds=10)
+
+# Beyond the job's own limit, so that the watchdog, which looks at progress, decides first.
+WORK_TIMEOUT_MARGIN = timedelta(minutes=15)
+
+# A job that moved this recently when its time ran out is not stuck, only slow.
+RECENT_PROGRESS = timedelta(seconds=40)
+LIMIT_EXTENSION = timedelta(minutes=2)
+MAX_EXTENSIONS = 5
+
+TOTAL_PAUSE_LIMIT = timedelta(days=30)
+
+# Each costs some thirty events; the bound keeps a job's history far from Temporal's limits.
+MAX_PAUSES = 100
+MAX_FREE_HAND_BACKS = 100
+
+# Losses before a claim say nothing about the job, but a job must not be dispatched for ever.
+MAX_UNCLAIMED_LOSSES = 10
+
+# Reads only, and the job goes on without an answer: a failed look extends the limit.
+READ_IDLE_TIMEOUT = timedelta(seconds=5)
+READ_IDLE_RETRY = RetryPolicy(maximum_attempts=2)
+
+# The workflow decides what follows a failed attempt, so that history says why each one ended.
+WORK_RETRY = RetryPolicy(maximum_attempts=1)
+
+
+@dataclass(frozen=True)
+class AttemptPolicy:
+    """What follows a failed attempt, for one kind of error.
+
+    `max_attempts` bounds the failures of this kind; the job's own number bounds all of them.
+    Intervals grow as
+    `min(last × 2 × (1 + load), 300 s)`, where load is what the failing worker reported.
+    """
+
+    max_attempts: int = 10
+    first_interval: timedelta = timedelta(seconds=2)
+    longest_interval: timedelta = timedelta(seconds=300)
+
+    def interval(self, failures: int, report: FailureReport, rng: random.Random) -> timedelta:
+        """The wait after the `failures`-th failed attempt (1 for the first), with jitter.
+
+        A provider's own `Retry-After` wins.
+        """
+        if report.retry_after_seconds is not None:
+            return timedelta(seconds=report.retry_after_seconds)
+        growth: float = (2 * (1 + max(0.0, report.load))) ** (failures - 1)
+        seconds = min(
+            self.first_interval.total_seconds() * growth, self.longest_interval.total_seconds()
+        )
+        return timedelta(seconds=seconds * rng.uniform(0.8, 1.0))
+
+
+_ONCE = AttemptPolicy(max_attempts=1)
+_DEFAULT_POLICY = AttemptPolicy()
+
+ATTEMPT_POLICIES: Mapping[ErrorKind, AttemptPolicy] = MappingProxyType(
+    {
+        **{kind: _ONCE if kind.is_permanent else _DEFAULT_POLICY for kind in ErrorKind},
+        # Two attempts: a neighbour may have taken the memory once; the same size twice is a size.
+        ErrorKind.OUT_OF_MEMORY: AttemptPolicy(max_attempts=2),
+        # The work goes to another worker, which has no part in the loss: nothing to wait for.
+        ErrorKind.WORKER_LOST: AttemptPolicy(first_interval=timedelta(0)),
+        # Providers count their limits by the minute.
+        ErrorKind.RATE_LIMITED: AttemptPolicy(first_interval=timedelta(seconds=10)),
+    }
+)
+
+
+def work_timeout(request: ImageJobInput) -> timedelta:
+    """How long one execution of the work activity may take, if nobody else ends it."""
+    return request.timeout + LIMIT_EXTENSION * MAX_EXTENSIONS + WORK_TIMEOUT_MARGIN
+
+
+def execution_timeout(request: ImageJobInput, delay: timedelta) -> timedelta:
+    """The sum of all limits plus a day: only a job whose workflow can't run reaches it."""
+    waits = ATTEMPT_POLICIES[ErrorKind.INTERNAL].longest_interval * request.max_attempts
+    return (
+        delay
+        + request.queue_timeout
+        + request.timeout
+        + LIMIT_EXTENSION * MAX_EXTENSIONS
+        + TOTAL_PAUSE_LIMIT
+        + waits
+        + timedelta(days=1)
+    )

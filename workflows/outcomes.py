@@ -1,0 +1,89 @@
+"""How a failed attempt reads to its job: error kind, message, what is left of the work."""
+
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    CancelledError,
+    TimeoutError,
+    TimeoutType,
+)
+
+from activities.errors import ErrorKind
+from activities.models import AttemptHeartbeat, FailureReport
+from workflows.options import HEARTBEAT_TIMEOUT
+
+
+@dataclass(frozen=True)
+class AttemptFailure:
+    """Why an attempt ended without a result. `by_watchdog`: nobody reported it, it was noticed."""
+
+    message: str
+    report: FailureReport
+    by_watchdog: bool = False
+    in_queue: bool = False
+    cancelled: bool = False
+
+    @property
+    def kind(self) -> ErrorKind:
+        """The error kind that the job shows if this was its last attempt."""
+        return self.report.kind
+
+
+def read_failure(error: ActivityError, worker: str) -> AttemptFailure:
+    """Translate what Temporal tells of a failed work activity; `worker` had claimed the job."""
+    cause = error.cause
+    if isinstance(cause, TimeoutError):
+        return _read_timeout(cause, worker)
+    if isinstance(cause, ApplicationError):
+        return _read_application_error(cause, worker)
+    report = FailureReport(kind=ErrorKind.INTERNAL, worker=worker)
+    stopped = isinstance(cause, CancelledError)
+    return AttemptFailure(
+        "the attempt was stopped" if stopped else "the attempt failed unexpectedly",
+        report,
+        cancelled=stopped,
+    )
+
+
+def _read_timeout(cause: TimeoutError, worker: str) -> AttemptFailure:
+    if cause.type is TimeoutType.SCHEDULE_TO_START:
+        report = FailureReport(kind=ErrorKind.TIMEOUT, worker=worker)
+        return AttemptFailure("no worker took the job in time", report, True, in_queue=True)
+    heartbeat = _last_heartbeat(cause)
+    silence = f"no heartbeat for {HEARTBEAT_TIMEOUT.total_seconds():g} s"
+    late = "it did not end in time"
+    return AttemptFailure(
+        f"the worker {worker or '(not yet known)'} was lost: "
+        f"{silence if cause.type is TimeoutType.HEARTBEAT else late}",
+        FailureReport(
+            kind=ErrorKind.WORKER_LOST,
+            worker=worker,
+            load=heartbeat.load if heartbeat else 0.0,
+            checkpoint=heartbeat.checkpoint if heartbeat else None,
+            progress=heartbeat.progress if heartbeat else None,
+        ),
+        by_watchdog=True,
+    )
+
+
+def _last_heartbeat(cause: TimeoutError) -> AttemptHeartbeat | None:
+    try:
+        return AttemptHeartbeat.model_validate(next(iter(cause.last_heartbeat_details), None))
+    except ValidationError:
+        # A worker that died before its first heartbeat told nothing: start from the beginning.
+        return None
+
+
+def _read_application_error(cause: ApplicationError, worker: str) -> AttemptFailure:
+    try:
+        report = FailureReport.model_validate(next(iter(cause.details), None))
+    except ValidationError:
+        # Not raised by our activities: an input it couldn't decode, or the SDK's own WorkerShutdown
+        return AttemptFailure(
+            "the worker could not run the attempt",
+            FailureReport(kind=ErrorKind.INTERNAL, worker=worker),
+        )
+    return AttemptFailure(cause.message, report)

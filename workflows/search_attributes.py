@@ -1,0 +1,86 @@
+"""The search attributes by which jobs are listed, and their registration."""
+
+from datetime import datetime
+from typing import Any
+
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import (
+    AddSearchAttributesRequest,
+    ListSearchAttributesRequest,
+)
+from temporalio.client import Client
+from temporalio.common import (
+    SearchAttributeKey,
+    SearchAttributePair,
+    SearchAttributeUpdate,
+    TypedSearchAttributes,
+)
+from temporalio.service import RPCError, RPCStatusCode
+
+from workflows.job_record import JobRecord
+from workflows.messages import ImageJobInput
+from workflows.state_machine import JobState
+
+JOB_STATE = SearchAttributeKey.for_keyword("JobState")
+JOB_TYPE = SearchAttributeKey.for_keyword("JobType")
+JOB_ENGINE = SearchAttributeKey.for_keyword("JobEngine")
+JOB_TENANT = SearchAttributeKey.for_keyword("JobTenant")
+JOB_WORKER = SearchAttributeKey.for_keyword("JobWorker")
+JOB_PRIORITY = SearchAttributeKey.for_int("JobPriority")
+JOB_UPDATED_AT = SearchAttributeKey.for_datetime("JobUpdatedAt")
+
+_TYPES = {
+    JOB_STATE.name: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
+    JOB_TYPE.name: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
+    JOB_ENGINE.name: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
+    JOB_TENANT.name: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
+    JOB_WORKER.name: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
+    JOB_PRIORITY.name: IndexedValueType.INDEXED_VALUE_TYPE_INT,
+    JOB_UPDATED_AT.name: IndexedValueType.INDEXED_VALUE_TYPE_DATETIME,
+}
+
+
+def initial_search_attributes(
+    request: ImageJobInput, created_at: datetime
+) -> TypedSearchAttributes:
+    """The attributes of a job that no worker has seen yet."""
+    return TypedSearchAttributes(
+        [
+            SearchAttributePair(JOB_STATE, JobState.PENDING.value),
+            SearchAttributePair(JOB_TYPE, request.type),
+            SearchAttributePair(JOB_ENGINE, request.engine),
+            SearchAttributePair(JOB_TENANT, request.tenant),
+            SearchAttributePair(JOB_PRIORITY, request.priority),
+            SearchAttributePair(JOB_UPDATED_AT, created_at),
+        ]
+    )
+
+
+def current_search_attributes(record: JobRecord) -> list[SearchAttributeUpdate[Any]]:
+    """What to upsert after a transition."""
+    updates: list[SearchAttributeUpdate[Any]] = [
+        JOB_STATE.value_set(record.state.value),
+        JOB_UPDATED_AT.value_set(record.updated_at),
+    ]
+    if record.status.worker:
+        updates.append(JOB_WORKER.value_set(record.status.worker))
+    return updates
+
+
+async def register_search_attributes(client: Client) -> None:
+    """Register what is missing; safe to call from every process at every start."""
+    operator = client.operator_service
+    listed = await operator.list_search_attributes(
+        ListSearchAttributesRequest(namespace=client.namespace)
+    )
+    missing = {name: kind for name, kind in _TYPES.items() if name not in listed.custom_attributes}
+    if not missing:
+        return
+    try:
+        await operator.add_search_attributes(
+            AddSearchAttributesRequest(namespace=client.namespace, search_attributes=missing)
+        )
+    except RPCError as error:
+        # Another process registered them between the two calls.
+        if error.status is not RPCStatusCode.ALREADY_EXISTS:
+            raise
