@@ -28,6 +28,7 @@ QUERY_VIEW = "view"
 OPERATOR = "operator"
 WATCHDOG = "watchdog"
 
+PendingRequest = Literal["pause", "cancel"]
 JobType = Literal["TEXT_TO_IMAGE", "WATERMARK_REMOVAL"]
 
 _WORKFLOW_ID = re.compile(r"job-([a-z0-9][a-z0-9-]{0,99})")
@@ -69,8 +70,8 @@ class ImageJobInput(Model):
     watermark: Literal["keep", "remove"] = "keep"
     label_terms_accepted: bool = False
     priority: int = Field(default=5, ge=0, le=9)
-    timeout_seconds: float = Field(default=1800, ge=10, le=86_400)
-    queue_timeout_seconds: float = Field(default=86_400, ge=10, le=30 * 86_400)
+    timeout_seconds: int = Field(default=1800, ge=10, le=86_400)
+    queue_timeout_seconds: int = Field(default=86_400, ge=10, le=30 * 86_400)
     max_attempts: int = Field(default=3, ge=1, le=10)
     start_at: datetime | None = None
     labels: dict[str, str] = Field(default_factory=dict)
@@ -131,7 +132,7 @@ class JobStatus(Model):
     dispatch: int = 0
     attempt: int = 0
     worker: str | None = None
-    pending_request: Literal["pause", "cancel"] | None = None
+    pending_request: PendingRequest | None = None
     startable_at: datetime | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
@@ -161,5 +162,9 @@ class JobView(Model):
     request: ImageJobInput | None
     status: JobStatus
     transitions: tuple[Transition, ...]
-    execution_status: str = "RUNNING"
     waiting_for: str | None = None
+
+    @property
+    def moment(self) -> tuple[int, str | None]:
+        """Differs between two views if the state changed, or a wish came or went, in between."""
+        return len(self.transitions), self.status.pending_request

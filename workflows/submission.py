@@ -16,8 +16,10 @@ from workflows.messages import (
 )
 from workflows.search_attributes import initial_search_attributes
 
-# Temporal serves key 1 first; priority 9 becomes 1, and 0 becomes 10.
-_LOWEST_PRIORITY_KEY = 10
+
+def priority_key(priority: int) -> int:
+    """Temporal serves key 1 first: priority 9 becomes 1, and 0 becomes 10."""
+    return 10 - priority
 
 
 async def start_job(
@@ -41,9 +43,7 @@ async def start_job(
         task_timeout=options.WORKFLOW_TASK_TIMEOUT,
         memo=initial_memo(request),
         search_attributes=initial_search_attributes(request, now),
-        priority=Priority(
-            priority_key=_LOWEST_PRIORITY_KEY - request.priority, fairness_key=request.tenant
-        ),
+        priority=Priority(priority_key=priority_key(request.priority), fairness_key=request.tenant),
         static_summary=presentation.static_summary(request),
         static_details=presentation.static_details(job_id, request),
     )

@@ -36,6 +36,12 @@ _STEPS = range(1, 150 + 1)
 # No header of ours comes near this; a damaged length must not make us read megabytes as JSON.
 _LONGEST_HEADER = 1 << 16
 
+_DAMAGED = "The checkpoint is damaged, so the picture was begun again."
+_FOREIGN = (
+    "The checkpoint belongs to other parameters or to another version of the engine, "
+    "so the picture was begun again."
+)
+
 
 class ProceduralEngine:
     """Stands in for an image model: it draws landscapes and understands a few dozen words.
@@ -100,23 +106,24 @@ class _Run:
         refine(self.canvas, self._painting.picture, self._salt, self.step, self.total_steps)
 
     def snapshot(self) -> bytes:
-        metadata = {"step": str(self.step), "fingerprint": self._fingerprint}
+        metadata = {
+            "step": str(self.step),
+            "fingerprint": self._fingerprint,
+            "seal": _seal_of(self.step, self.canvas),
+        }
         return save({"canvas": self.canvas}, metadata=metadata)
 
     def go_on_from(self, checkpoint: bytes) -> str | None:
         """Take over the canvas and the step of a checkpoint, or say why that can't be."""
         metadata = _metadata_of(checkpoint)
         if metadata is None:
-            return "The checkpoint is damaged, so the picture was begun again."
+            return _DAMAGED
         if metadata.get("fingerprint") != self._fingerprint:
-            return (
-                "The checkpoint belongs to other parameters or to another version of the engine, "
-                "so the picture was begun again."
-            )
+            return _FOREIGN
         step = _step_in(metadata.get("step"), self.total_steps)
         canvas = _canvas_in(checkpoint, self.canvas.shape)
-        if step is None or canvas is None:
-            return "The checkpoint is damaged, so the picture was begun again."
+        if step is None or canvas is None or metadata.get("seal") != _seal_of(step, canvas):
+            return _DAMAGED
         self.step, self.canvas = step, canvas
         return None
 
@@ -126,6 +133,13 @@ def fingerprint_of(parameters: GenerationParameters) -> str:
     parts = [ENGINE_VERSION, np.__version__, PIL.__version__, parameters.model_dump()]
     # Escaped to ASCII, because a prompt may hold what UTF-8 can't.
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("ascii")).hexdigest()
+
+
+def _seal_of(step: int, canvas: U8) -> str:
+    """Binds a canvas to its step: one wrong bit would go on into the image unseen."""
+    digest = hashlib.sha256(str(step).encode("ascii"))
+    digest.update(canvas.data)
+    return digest.hexdigest()
 
 
 def encode_png(pixels: U8) -> bytes:

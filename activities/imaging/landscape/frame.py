@@ -9,8 +9,9 @@ import numpy as np
 from activities.imaging.landscape.noise import F32, U8, clamp, floor_index, randoms
 from activities.imaging.landscape.recipe import Colour
 
-# Rows painted at a time: the temporaries of a band stay in the CPU's cache and out of memory.
-_PIXELS_IN_A_BAND = 1 << 16
+# Rows painted at a time: the temporaries of a band stay in the CPU's cache and out of memory. It
+# moves pixels too, because a step's share of the painting is a whole number of bands.
+_PIXELS_IN_A_BAND = 1 << 15
 
 
 @dataclass(frozen=True)

@@ -180,9 +180,10 @@ def dune_crest(salt: int, xs: F32, base: float, tall: float, roughness: float) -
     place = xs * 1.1 * roughness + profile(salt, xs * 1.3, 2) * 0.9
     phase: F32 = place - np.floor(place)
     rise: F32 = np.minimum(phase / 0.72, (1.0 - phase) / 0.28)
-    slope = smooth(rise * 0.85 + 0.08)
-    crest: F32 = base - tall * (0.75 * slope + 0.2 * profile(salt + 1, xs, 2))
-    return crest
+    dune = smooth(rise * 0.85 + 0.08)
+    dune *= 0.75
+    dune += profile(salt + 1, xs, 2) * 0.2
+    return base - tall * dune
 
 
 def skyline_crest(salt: int, xs: F32, base: float, tall: float, roughness: float) -> F32:

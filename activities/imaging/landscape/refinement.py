@@ -3,21 +3,22 @@
 import numpy as np
 
 from activities.imaging.landscape.frame import Frame
-from activities.imaging.landscape.noise import I64, U8, U32, hash_grid
+from activities.imaging.landscape.noise import I64, U8, U32, fractal, hash_grid
 
 _FIXED = 1 << 16
 
 
 def noisy_canvas(frame: Frame, salt: int) -> U8:
-    """The canvas before the first step: coarse blotches of colour under fine noise."""
+    """The canvas before the first step: soft blotches of colour under fine noise."""
     canvas = np.empty((frame.height, frame.width, 3), np.uint8)
-    blotch = max(2, int(frame.unit / 24))
     columns = np.arange(frame.width)
     for rows in frame.bands(0, frame.height):
-        lines = np.arange(rows.start, rows.stop)
-        coarse = hash_grid(salt, lines // blotch, columns // blotch)
-        fine = _bytes(hash_grid(salt + 1, lines, columns))
-        canvas[rows.start : rows.stop] = _bytes(coarse) // 2 + fine // 2
+        band = canvas[rows.start : rows.stop]
+        for channel in range(3):
+            blotches = fractal(salt + channel, frame.ys(rows) * 24.0, frame.xs * 24.0, 2)
+            band[..., channel] = blotches * 128.0
+        fine = hash_grid(salt, np.arange(rows.start, rows.stop), columns)
+        band += _bytes(fine) // 2
     return canvas
 
 

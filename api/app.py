@@ -1,0 +1,67 @@
+"""create_app(): the HTTP application; nothing happens at import."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from activities.artifacts import ArtifactStore
+from api import errors
+from api.jobs import Jobs
+from api.routes import health, jobs
+from api.settings import ApiSettings
+from workflows.search_attributes import register_search_attributes
+
+VERSION = "0.1.0"
+_REGISTRATION_RETRY_SECONDS = 1.0
+
+_DESCRIPTION = """\
+Image-generation jobs that never go missing. Start a job, read its state at any moment, and cancel,
+pause or resume it; what was accepted once survives any crash. Errors are RFC 9457 problem documents
+with a `code`.
+"""
+
+logger = logging.getLogger("darkroom.api")
+
+
+def create_app(client: Client, store: ArtifactStore, settings: ApiSettings) -> FastAPI:
+    """The application, over a client that may still be out of reach of its server."""
+    app = FastAPI(
+        title="Darkroom",
+        version=VERSION,
+        description=_DESCRIPTION,
+        lifespan=_lifespan,
+        max_body_size=settings.max_body_bytes,
+    )
+    app.state.client = client
+    app.state.store = store
+    app.state.public_url = settings.public_url
+    app.state.jobs = Jobs(client, store, tuple(settings.engine_classes))
+    errors.install(app)
+    app.include_router(jobs.router)
+    app.include_router(health.router)
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    registration = asyncio.create_task(_register(app.state.client))
+    yield
+    registration.cancel()
+    await asyncio.gather(registration, return_exceptions=True)
+
+
+async def _register(client: Client) -> None:
+    """Register the search attributes as soon as Temporal answers: no job can start without."""
+    while True:
+        try:
+            await register_search_attributes(client)
+        except (RPCError, RuntimeError) as error:
+            logger.warning("Temporal can't be used yet, trying again: %s", error)
+            await asyncio.sleep(_REGISTRATION_RETRY_SECONDS)
+        else:
+            return

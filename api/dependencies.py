@@ -1,0 +1,40 @@
+"""What routes take from the application, and the conditional-request headers."""
+
+import hashlib
+from typing import Annotated
+
+from fastapi import Depends, Header, Request
+
+from api.jobs import Jobs
+
+
+def _jobs(request: Request) -> Jobs:
+    jobs: Jobs = request.app.state.jobs
+    return jobs
+
+
+def _base_url(request: Request) -> str:
+    """Where clients reach this API: as configured, or as this client did."""
+    configured: str = request.app.state.public_url
+    return configured or str(request.base_url).rstrip("/")
+
+
+JobsDependency = Annotated[Jobs, Depends(_jobs)]
+BaseUrl = Annotated[str, Depends(_base_url)]
+IfNoneMatch = Annotated[
+    str | None,
+    Header(description="Entity tags that the client has: 304 if the answer would be the same"),
+]
+
+
+def entity_tag(body: bytes) -> str:
+    """A strong entity tag of exactly these bytes."""
+    return f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+
+
+def matches(if_none_match: str | None, tag: str) -> bool:
+    """Whether the client has this representation (RFC 9110, weak comparison)."""
+    if if_none_match is None:
+        return False
+    tags = [candidate.strip().removeprefix("W/") for candidate in if_none_match.split(",")]
+    return "*" in tags or tag in tags

@@ -1,0 +1,85 @@
+"""From a job's view to what a client gets."""
+
+from typing import Any
+
+from api.schemas import (
+    ErrorResponse,
+    ExtensionResponse,
+    JobResponse,
+    Progress,
+    ResultResponse,
+    TransitionResponse,
+)
+from workflows.messages import ImageJobInput, JobStatus, JobView
+from workflows.state_machine import JobEvent, JobState, allowed_events
+
+DEFAULT_TENANT = "default"
+
+
+def job_path(job_id: str) -> str:
+    """The path of a job below the API's root."""
+    return f"/v1/jobs/{job_id}"
+
+
+def present_job(view: JobView, base_url: str) -> JobResponse:
+    """The public shape of a job; `base_url` has no slash at its end."""
+    status, request = view.status, view.request
+    return JobResponse(
+        id=view.id,
+        type=request.type if request else "TEXT_TO_IMAGE",
+        state=view.state,
+        done=view.state.is_terminal,
+        pending_request=status.pending_request,
+        waiting_for=view.waiting_for,
+        progress=Progress(**status.progress.model_dump()) if status.progress else None,
+        attempt=status.attempt,
+        max_attempts=request.max_attempts if request else 0,
+        worker=status.worker,
+        priority=request.priority if request else 0,
+        tenant=request.tenant if request else DEFAULT_TENANT,
+        created_at=view.created_at,
+        started_at=status.started_at,
+        updated_at=view.updated_at,
+        finished_at=status.finished_at,
+        deadline_at=status.deadline_at,
+        request=_present_request(request) if request else None,
+        result=_present_result(view.id, status, base_url),
+        error=ErrorResponse(**status.error.model_dump()) if status.error else None,
+        predecessor_id=request.predecessor_id if request else None,
+        successor_id=status.successor_id,
+        chain=None,
+        extensions=[ExtensionResponse(**e.model_dump()) for e in status.extensions],
+        transitions=[TransitionResponse(**t.model_dump()) for t in view.transitions],
+        allowed_events=list(allowed_events(view.state)),
+        links=_links(view, base_url),
+    )
+
+
+def _present_request(request: ImageJobInput) -> dict[str, Any]:
+    """What was asked, in the words of `POST /v1/jobs`."""
+    asked = request.model_dump(mode="json", exclude={"type", "tenant", "predecessor_id"})
+    parameters: dict[str, Any] = asked.pop("parameters")
+    return parameters | asked
+
+
+def _present_result(job_id: str, status: JobStatus, base_url: str) -> ResultResponse | None:
+    if status.result is None:
+        return None
+    artifact = status.result.artifact
+    return ResultResponse(
+        image_url=f"{base_url}{job_path(job_id)}/image",
+        seed=status.result.seed,
+        **artifact.model_dump(exclude={"key"}),
+    )
+
+
+def _links(view: JobView, base_url: str) -> dict[str, str]:
+    own = f"{base_url}{job_path(view.id)}"
+    allowed = allowed_events(view.state)
+    possible = {
+        "image": view.state is JobState.SUCCESS,
+        "cancel": JobEvent.CANCEL in allowed,
+        "pause": JobEvent.PAUSE in allowed,
+        "resume": JobEvent.RESUME in allowed or view.status.pending_request == "pause",
+    }
+    return {"self": own} | {name: f"{own}/{name}" for name, is_so in possible.items() if is_so}

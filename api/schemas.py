@@ -1,0 +1,271 @@
+"""What clients send and get: the only models whose shape is public."""
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    Strict,
+)
+
+from activities.models import MAX_PROMPT_LENGTH, MAX_SIDE, MIN_SIDE, SEED_LIMIT, Phase
+from workflows.messages import JobType
+from workflows.state_machine import JobEvent, JobState
+
+_MAX_OPTIONS_DEPTH = 8
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)")
+
+
+def _clean(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("must not contain the character NUL")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise ValueError("must not contain a lone surrogate")
+    return text
+
+
+def _clean_json(value: Any, depth: int = 0) -> Any:
+    """Refuse, at any depth, what JSON has no number or text for."""
+    if depth > _MAX_OPTIONS_DEPTH:
+        raise ValueError(f"must not be nested deeper than {_MAX_OPTIONS_DEPTH} levels")
+    if isinstance(value, str):
+        _clean(value)
+    elif isinstance(value, float) and value - value != 0:
+        raise ValueError("must not contain NaN or infinity")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            _clean(key)
+            _clean_json(item, depth + 1)
+    elif isinstance(value, list):
+        for item in value:
+            _clean_json(item, depth + 1)
+    return value
+
+
+def _timestamp(value: Any) -> Any:
+    if not isinstance(value, str) or not _RFC3339.fullmatch(value):
+        raise ValueError("must be an RFC 3339 time with a zone, such as 2027-01-31T18:00:00Z")
+    return value
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be blank")
+    return text
+
+
+# BeforeValidator: pydantic's own word for a lone surrogate is harder to understand.
+Text = Annotated[
+    str, BeforeValidator(lambda value: _clean(value) if isinstance(value, str) else value)
+]
+Timestamp = Annotated[AwareDatetime, Strict(False), BeforeValidator(_timestamp)]
+Label = Annotated[Text, Field(min_length=1, max_length=63)]
+UtcTime = Annotated[datetime, PlainSerializer(lambda at: _utc(at), return_type=str)]
+
+
+def _utc(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class CreateJobRequest(BaseModel):
+    """A picture to be made. Everything but the prompt has a default."""
+
+    model_config = ConfigDict(
+        strict=True,
+        extra="forbid",
+        frozen=True,
+        json_schema_extra={
+            "examples": [
+                {"prompt": "a lighthouse at dusk, 海浪 🌊"},
+                {
+                    "prompt": "a quiet harbour in the morning",
+                    "width": 768,
+                    "height": 512,
+                    "num_inference_steps": 20,
+                    "seed": 42,
+                },
+            ]
+        },
+    )
+
+    prompt: Annotated[Text, AfterValidator(_not_blank)] = Field(
+        min_length=1, max_length=MAX_PROMPT_LENGTH, description="What the picture shows"
+    )
+    negative_prompt: Text = Field(
+        default="", max_length=MAX_PROMPT_LENGTH, description="What it must not show"
+    )
+    width: int = Field(default=1024, ge=MIN_SIDE, le=MAX_SIDE, description="In pixels")
+    height: int = Field(default=1024, ge=MIN_SIDE, le=MAX_SIDE, description="In pixels")
+    num_inference_steps: int = Field(
+        default=30, ge=1, le=150, description="Refinements: more takes longer and is cleaner"
+    )
+    guidance_scale: float = Field(
+        default=7.5,
+        ge=0,
+        le=50,
+        allow_inf_nan=False,
+        description="How strongly the prompt steers the picture",
+    )
+    seed: int | None = Field(
+        default=None,
+        ge=0,
+        lt=SEED_LIMIT,
+        description="Same seed and parameters, same bytes; chosen, and given back, if left out",
+    )
+    engine: Text | None = Field(
+        default=None,
+        max_length=40,
+        description="One of the configured engines; the first of them if left out",
+        examples=["procedural"],
+    )
+    engine_options: Annotated[dict[str, Any], AfterValidator(_clean_json)] = Field(
+        default_factory=dict, description="Options of the engine's own", max_length=64
+    )
+    watermark: Literal["keep"] = Field(
+        default="keep",
+        description="Whether the visible label stays. `remove` is not available yet.",
+    )
+    label_terms_accepted: bool = Field(
+        default=False, description="Acceptance of the terms of an unlabelled copy"
+    )
+    priority: int = Field(default=5, ge=0, le=9, description="9 is served first, 0 last")
+    timeout_seconds: int = Field(
+        default=1800, ge=10, le=86_400, description="Limit of the time in PROCESSING, all attempts"
+    )
+    queue_timeout_seconds: int = Field(
+        default=86_400,
+        ge=10,
+        le=30 * 86_400,
+        description="Limit of the time in PENDING since the job could start",
+    )
+    max_attempts: int = Field(default=3, ge=1, le=10, description="Attempts in all")
+    start_at: Timestamp | None = Field(
+        default=None, description="Not before this time; RFC 3339 with a zone"
+    )
+    labels: dict[Label, Annotated[Text, Field(max_length=255)]] = Field(
+        default_factory=dict, max_length=16, description="Your own words, kept with the job"
+    )
+
+
+class ControlRequest(BaseModel):
+    """Why a job is cancelled, paused or resumed; the whole body may be left out."""
+
+    model_config = ConfigDict(
+        strict=True,
+        extra="forbid",
+        frozen=True,
+        json_schema_extra={"examples": [{"message": "the customer changed their mind"}]},
+    )
+
+    message: Text = Field(
+        default="", max_length=1000, description="Kept with the transition, for whoever asks why"
+    )
+
+
+class Progress(BaseModel):
+    """How far the running attempt is."""
+
+    percent: int = Field(description="Grows within an attempt; 100 only with SUCCESS")
+    step: int = Field(description="Steps done")
+    total_steps: int = Field(description="Steps in all")
+    phase: Phase = Field(description="What the attempt is doing")
+    at: UtcTime = Field(description="When it last moved")
+
+
+class ResultResponse(BaseModel):
+    """The finished image."""
+
+    image_url: str = Field(description="Where the bytes are")
+    sha256: str = Field(description="Of exactly those bytes, in hexadecimal")
+    media_type: str = Field(examples=["image/png"], description="The image's format")
+    width: int = Field(description="In pixels")
+    height: int = Field(description="In pixels")
+    byte_size: int = Field(description="The file's size")
+    seed: int = Field(description="The seed that makes the same image again")
+
+
+class ErrorResponse(BaseModel):
+    """Why a job has no image."""
+
+    kind: str = Field(examples=["WORKER_LOST"], description="One of the error kinds")
+    message: str = Field(description="In words for a user")
+    retryable: bool = Field(description="Whether the same request may succeed another time")
+
+
+class TransitionResponse(BaseModel):
+    """One step of the job's life."""
+
+    sequence: int = Field(description="From 1, without gaps")
+    at: UtcTime = Field(description="When it happened")
+    from_state: JobState = Field(description="The state before")
+    to_state: JobState = Field(description="The state after")
+    event: JobEvent = Field(description="What happened")
+    source: str = Field(
+        description="Who: `api:<tenant>`, `worker:<identity>`, `watchdog` or `operator`"
+    )
+    message: str = Field(description="Why, in words for a user")
+
+
+class ExtensionResponse(BaseModel):
+    """More time, given to a job that was still moving when its time ran out."""
+
+    at: UtcTime = Field(description="When it was given")
+    until: UtcTime = Field(description="The new deadline")
+    message: str = Field(description="Why")
+
+
+class JobResponse(BaseModel):
+    """A job: where it is, why, since when, who put it there, and what can be done with it now."""
+
+    id: str = Field(description="The job's id; its workflow is `job-<id>`")
+    type: JobType = Field(description="What kind of work it is")
+    state: JobState = Field(description="Where the job is")
+    done: bool = Field(description="Whether the state is final")
+    pending_request: Literal["pause", "cancel"] | None = Field(
+        description="What was asked for and is not yet carried out"
+    )
+    waiting_for: str | None = Field(description="Why the job isn't running, in words")
+    progress: Progress | None = Field(description="How far the work is, once it began")
+    attempt: int = Field(description="The running or the last attempt, from 1; 0 before the first")
+    max_attempts: int = Field(description="Attempts in all")
+    worker: str | None = Field(description="The worker of the running or the last attempt")
+    priority: int = Field(description="9 is served first, 0 last")
+    tenant: str = Field(description="Whose job it is")
+    created_at: UtcTime = Field(description="When the job was accepted")
+    started_at: UtcTime | None = Field(description="When the first attempt began")
+    updated_at: UtcTime = Field(description="When the state last changed")
+    finished_at: UtcTime | None = Field(description="When the job became final")
+    deadline_at: UtcTime | None = Field(description="When the processing time runs out")
+    request: dict[str, Any] | None = Field(description="What was asked, defaults filled in")
+    result: ResultResponse | None = Field(description="The image, after SUCCESS")
+    error: ErrorResponse | None = Field(description="Why there is no image")
+    predecessor_id: str | None = Field(description="The job before it in a chain")
+    successor_id: str | None = Field(description="The job after it in a chain")
+    chain: str | None = Field(description="The state of the chain, for a job that has one")
+    extensions: list[ExtensionResponse] = Field(description="More processing time, as given")
+    transitions: list[TransitionResponse] = Field(description="The job's whole story, in order")
+    allowed_events: list[JobEvent] = Field(
+        description="What the state machine accepts now; `links` has what a client can ask for"
+    )
+    links: dict[str, str] = Field(description="`self`, and what can be fetched or done now")
+
+
+class HealthResponse(BaseModel):
+    """The state of this API process."""
+
+    status: Literal["ok"] = Field(description="Always `ok`: the process answers")
+
+
+class ReadinessResponse(BaseModel):
+    """The state of what this API process stands on."""
+
+    ready: bool = Field(description="Whether jobs can be started and images read")
+    temporal: bool = Field(description="Whether Temporal answers")
+    store: bool = Field(description="Whether the artifact store can be written to")
