@@ -41,9 +41,11 @@ class JsonRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def handle_json(request: Request) -> Response:
+            # One request for both: a body can be received only once.
+            request = JsonRequest(request.scope, request.receive)
             if self.body_field is not None and await request.body():
                 _require_json(request.headers.get("content-type", ""))
-            return await handle(JsonRequest(request.scope, request.receive))
+            return await handle(request)
 
         return handle_json
 

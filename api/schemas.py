@@ -23,7 +23,9 @@ _MAX_OPTIONS_DEPTH = 8
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)")
 
 
-def _clean(text: str) -> str:
+def _clean(text: Any) -> Any:
+    if not isinstance(text, str):
+        return text
     if "\0" in text:
         raise ValueError("must not contain the character NUL")
     if any("\ud800" <= character <= "\udfff" for character in text):
@@ -35,11 +37,10 @@ def _clean_json(value: Any, depth: int = 0) -> Any:
     """Refuse, at any depth, what JSON has no number or text for."""
     if depth > _MAX_OPTIONS_DEPTH:
         raise ValueError(f"must not be nested deeper than {_MAX_OPTIONS_DEPTH} levels")
-    if isinstance(value, str):
-        _clean(value)
-    elif isinstance(value, float) and value - value != 0:
+    _clean(value)
+    if isinstance(value, float) and value - value != 0:
         raise ValueError("must not contain NaN or infinity")
-    elif isinstance(value, dict):
+    if isinstance(value, dict):
         for key, item in value.items():
             _clean(key)
             _clean_json(item, depth + 1)
@@ -61,17 +62,15 @@ def _not_blank(text: str) -> str:
     return text
 
 
-# BeforeValidator: pydantic's own word for a lone surrogate is harder to understand.
-Text = Annotated[
-    str, BeforeValidator(lambda value: _clean(value) if isinstance(value, str) else value)
-]
-Timestamp = Annotated[AwareDatetime, Strict(False), BeforeValidator(_timestamp)]
-Label = Annotated[Text, Field(min_length=1, max_length=63)]
-UtcTime = Annotated[datetime, PlainSerializer(lambda at: _utc(at), return_type=str)]
-
-
 def _utc(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+# BeforeValidator: pydantic's own word for a lone surrogate is harder to understand.
+Text = Annotated[str, BeforeValidator(_clean)]
+Timestamp = Annotated[AwareDatetime, Strict(False), BeforeValidator(_timestamp)]
+Label = Annotated[Text, Field(min_length=1, max_length=63)]
+UtcTime = Annotated[datetime, PlainSerializer(_utc, return_type=str)]
 
 
 class CreateJobRequest(BaseModel):

@@ -40,11 +40,12 @@ _RETRY_AFTER = {
 }
 _ETAG = {"description": "Of exactly this answer", "schema": {"type": "string"}}
 _NOT_FOUND = problem("There is no job with this id")
-_UNAVAILABLE = problem(
-    "Temporal or the artifact store is out of reach; `Retry-After` says when"
-) | {"headers": {"Retry-After": _RETRY_AFTER}}
+_UNAVAILABLE = {
+    **problem("Temporal or the artifact store is out of reach for now"),
+    "headers": {"Retry-After": _RETRY_AFTER},
+}
 _INVALID = problem("The request has faults; `errors` names each of them")
-_BODY = {
+_BODY: dict[int | str, dict[str, Any]] = {
     400: problem("The body is not valid JSON"),
     413: problem("The body is larger than `DARKROOM_MAX_BODY_BYTES`"),
     415: problem("The body is not sent as JSON"),
