@@ -32,7 +32,10 @@ async def serve_health(
     listener = _listen(host, port)
     app = Starlette(routes=[Route("/healthz", _alive), Route("/readyz", _ready)])
     app.state.is_ready = is_ready
-    server = _Server(uvicorn.Config(app, log_config=None, log_level="warning", access_log=False, lifespan="off"))
+    config = uvicorn.Config(
+        app, log_config=None, log_level="warning", access_log=False, lifespan="off"
+    )
+    server = _Server(config)
     async with _running(server, listener):
         yield listener.getsockname()[1]
 

@@ -9,7 +9,7 @@ from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.testing import WorkflowEnvironment
 
-from devstack.settings import DYNAMIC_CONFIG
+from devstack.temporal import DYNAMIC_CONFIG
 from workflows.search_attributes import register_search_attributes
 
 TEMPORAL = Path(sys.executable).with_name("temporal")

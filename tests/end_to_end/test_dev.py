@@ -11,9 +11,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from stack import PROJECT, Stack, is_listening, running, wait_until
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
+
+from tests.end_to_end.stack import PROJECT, Stack, is_listening, running, wait_until
 
 STUB = Path(__file__).with_name("stub_part.py")
 NOBODY = (sys.executable, "-c", "import time; time.sleep(600)")
