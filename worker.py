@@ -23,7 +23,8 @@ from temporalio.worker import Worker
 
 from activities.artifacts import open_store
 from activities.attempt import StopGraces
-from activities.engines.process import ChildProcessEngine, StallLimits
+from activities.engines.process import ChildProcessEngine
+from activities.engines.slot import StallLimits
 from activities.generation import GenerationActivities
 from activities.health import serve_health
 from activities.ownership import TemporalOwnership

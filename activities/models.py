@@ -95,7 +95,7 @@ class ClaimInput(Model):
     """Asks the job for the right to start: sent by a worker before it touches its engine."""
 
     dispatch: int
-    worker: str
+    worker: str = Field(min_length=1, max_length=500)
 
 
 class WorkInput(Model):

@@ -1,28 +1,54 @@
 """Reading JSON bodies strictly: what a browser form can send by itself is not taken for JSON."""
 
+import asyncio
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from email.message import Message
 from typing import Any
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
-from api.errors import MalformedJson, UnsupportedMediaType
+from api.problems import BodyTooLarge, MalformedJson, RequestTimeout, UnsupportedMediaType
+
+# Whoever sends a body drop by drop would else hold a connection for ever.
+_BODY_WITHIN_SECONDS = 20
 
 
 class JsonRequest(Request):
-    """A request whose JSON is parsed by the rules of this module."""
+    """A request whose JSON is read by the rules of this module."""
+
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        """The body, up to its limit, whether or not its length was told."""
+        limit, size = self.app.state.max_body_bytes, 0
+        told = self.headers.get("content-length", "")
+        if told.isdecimal() and int(told[:20]) > limit:
+            raise BodyTooLarge(f"The body is larger than {limit} bytes.")
+        async for chunk in super().stream():
+            size += len(chunk)
+            if size > limit:
+                raise BodyTooLarge(f"The body is larger than {limit} bytes.")
+            yield chunk
 
     async def json(self) -> Any:
         """Parse the body. NaN is let through: its field is named by the model that refuses it."""
         try:
-            return json.loads(await self.body())
+            # RFC 8259 asks for UTF-8, and lets a parser ignore a byte order mark.
+            text = (await self.body()).decode("utf-8-sig")
+            return json.loads(text, object_pairs_hook=_unambiguous)
         except RecursionError as error:
             raise MalformedJson("The body is nested too deeply.") from error
         # UnicodeDecodeError, JSONDecodeError, and numbers of thousands of digits.
         except ValueError as error:
             raise MalformedJson(f"The body is not valid JSON: {_reason(error)}") from error
+
+
+def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Two readers of an object with a repeated name need not agree on its value."""
+    names = dict(pairs)
+    if len(names) < len(pairs):
+        raise MalformedJson("The body has an object with the same name twice.")
+    return names
 
 
 def _reason(error: ValueError) -> str:
@@ -43,18 +69,34 @@ class JsonRoute(APIRoute):
         async def handle_json(request: Request) -> Response:
             # One request for both: a body can be received only once.
             request = JsonRequest(request.scope, request.receive)
-            if self.body_field is not None and await request.body():
-                _require_json(request.headers.get("content-type", ""))
+            if self.body_field is not None and await _body(request):
+                _require_json(request)
             return await handle(request)
 
         return handle_json
 
 
-def _require_json(content_type: str) -> None:
+async def _body(request: JsonRequest) -> bytes:
+    try:
+        async with asyncio.timeout(_BODY_WITHIN_SECONDS):
+            return await request.body()
+    except TimeoutError as error:
+        raise RequestTimeout("The body did not arrive in time.") from error
+
+
+def _require_json(request: JsonRequest) -> None:
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise UnsupportedMediaType(
+            "Send the body as it is, without a content encoding.",
+            headers={"Accept-Encoding": "identity"},
+        )
     message = Message()
-    message["content-type"] = content_type or "application/octet-stream"
+    message["content-type"] = request.headers.get("content-type") or "application/octet-stream"
     subtype = message.get_content_subtype()
-    if message.get_content_maintype() != "application" or not (
+    is_json = message.get_content_maintype() == "application" and (
         subtype == "json" or subtype.endswith("+json")
-    ):
-        raise UnsupportedMediaType("Send JSON with the header `Content-Type: application/json`.")
+    )
+    if not is_json or message.get_content_charset("utf-8") not in ("utf-8", "utf8"):
+        raise UnsupportedMediaType(
+            "Send JSON in UTF-8 with the header `Content-Type: application/json`."
+        )

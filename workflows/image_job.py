@@ -13,7 +13,6 @@ from temporalio.exceptions import ActivityError, ApplicationError
 with workflow.unsafe.imports_passed_through():
     from activities.models import CLAIM_REFUSED, ClaimInput, WorkInput, WorkResult
     from activities.watchdog import ReadIdleInput, WatchdogActivities
-    from workflows import options, presentation
     from workflows.job import Job
     from workflows.job_input import UnreadableInputError, read_input
     from workflows.job_record import REQUEST_KEY, JobRecord, initial_memo
@@ -32,12 +31,24 @@ with workflow.unsafe.imports_passed_through():
         control_note,
         job_id_of,
     )
-    from workflows.outcomes import read_failure
+
+    # Names, not the module: `from workflows import …` would load it anew for every job.
+    from workflows.options import (
+        HEARTBEAT_TIMEOUT,
+        MAX_PAUSES,
+        READ_IDLE_RETRY,
+        READ_IDLE_TIMEOUT,
+        WORK_RETRY,
+        work_timeout,
+    )
+    from workflows.outcomes import AttemptFailure, read_failure, read_result
+    from workflows.presentation import attempt_summary, current_details
     from workflows.search_attributes import current_search_attributes, initial_search_attributes
     from workflows.state_machine import JobState
     from workflows.work import work_route
 
-Work = workflow.ActivityHandle[WorkResult]
+# Undecoded: `temporal activity complete` can put anything there, and must not wedge the job.
+Work = workflow.ActivityHandle[RawValue]
 
 
 @workflow.defn(dynamic=True)
@@ -151,7 +162,7 @@ class ImageJobWorkflow:
         dispatch, record = self._job.next_dispatch(), self._job.record
         request = self._job.request
         route = work_route(request)
-        work: Work = workflow.start_activity_method(
+        work: Work = workflow.start_activity(
             route.activity,
             WorkInput(
                 job_id=record.job_id,
@@ -160,15 +171,16 @@ class ImageJobWorkflow:
                 parameters=request.parameters,
                 checkpoint=record.status.checkpoint,
             ),
+            result_type=RawValue,
             task_queue=route.task_queue,
             activity_id=attempt_activity_id(dispatch),
             schedule_to_start_timeout=self._job.queue_time_left,
-            start_to_close_timeout=options.work_timeout(request),
-            heartbeat_timeout=options.HEARTBEAT_TIMEOUT,
-            retry_policy=options.WORK_RETRY,
+            start_to_close_timeout=work_timeout(request),
+            heartbeat_timeout=HEARTBEAT_TIMEOUT,
+            retry_policy=WORK_RETRY,
             # A pause waits for its checkpoint. An attempt that is given up isn't awaited at all.
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-            summary=presentation.attempt_summary(record, self._job.ledger.current),
+            summary=attempt_summary(record, self._job.ledger.current),
         )
         # An attempt that was given up may fail with nobody to await it.
         work.add_done_callback(lambda task: task.cancelled() or task.exception())
@@ -206,21 +218,21 @@ class ImageJobWorkflow:
                 ReadIdleInput(
                     workflow_id=info.workflow_id, run_id=info.run_id, activity_id=attempt
                 ),
-                start_to_close_timeout=options.READ_IDLE_TIMEOUT,
-                retry_policy=options.READ_IDLE_RETRY,
+                start_to_close_timeout=READ_IDLE_TIMEOUT,
+                retry_policy=READ_IDLE_RETRY,
             )
         except ActivityError:
             workflow.logger.warning("the watchdog could not look at the running attempt")
             return None
 
     def _settle(self, work: Work) -> None:
+        worker = self._job.record.status.worker or ""
+        outcome: WorkResult | AttemptFailure
         try:
-            result = work.result()
+            outcome = read_result(work.result(), workflow.payload_converter(), worker)
         except ActivityError as error:
-            worker = self._job.record.status.worker or ""
-            self._job.settle_failure(read_failure(error, worker))
-        else:
-            self._job.settle_result(result)
+            outcome = read_failure(error, worker)
+        self._job.settle(outcome)
 
     def _publish(self) -> None:
         """Tell the world what has changed, in two history events at the most."""
@@ -230,7 +242,7 @@ class ImageJobWorkflow:
             workflow.upsert_memo(memo)
         if has_moved:
             workflow.upsert_search_attributes(current_search_attributes(job.record))
-        workflow.set_current_details(presentation.current_details(job.record, job.refused))
+        workflow.set_current_details(current_details(job.record, job.refused))
         # The alarm of a run that closes needs no cancelling, which would be one more event.
         if job.state in (JobState.PENDING, JobState.PAUSED):
             self._set_alarm(None)
@@ -275,7 +287,7 @@ class ImageJobWorkflow:
         if self._job.ledger.may_pause:
             self._refuse(self._job.wishes.ask_pause(control_note(args), self._job.state))
         else:
-            self._refuse(f"PAUSE was refused: a job is paused at most {options.MAX_PAUSES} times")
+            self._refuse(f"PAUSE was refused: a job is paused at most {MAX_PAUSES} times")
 
     @workflow.signal(name=SIGNAL_RESUME)
     def resume(self, *args: Any) -> None:
@@ -295,4 +307,4 @@ class ImageJobWorkflow:
         if reason is not None:
             self._job.refused = reason
             workflow.logger.warning(reason)
-            workflow.set_current_details(presentation.current_details(self._job.record, reason))
+            workflow.set_current_details(current_details(self._job.record, reason))

@@ -20,6 +20,7 @@ from workflows.messages import (
     JobError,
     JobResult,
     LimitExtension,
+    clip,
     worker_source,
 )
 from workflows.outcomes import AttemptFailure
@@ -38,6 +39,7 @@ class Job:
         self.wishes = Wishes()
         self.ledger = AttemptLedger()
         self.refused: str | None = None
+        self._open_dispatch: int | None = None
         self._now = clock
         self._rng = rng
 
@@ -75,17 +77,17 @@ class Job:
         return self.request.timeout - self.record.spent_in(JobState.PROCESSING, self._now())
 
     def next_dispatch(self) -> int:
-        """The serial number of the activity that is scheduled next."""
-        dispatch = self.record.status.dispatch + 1
-        self.record.update(dispatch=dispatch)
-        return dispatch
+        """The serial number of the activity that is scheduled next: it alone may claim the job."""
+        self._open_dispatch = self.record.status.dispatch + 1
+        self.record.update(dispatch=self._open_dispatch)
+        return self._open_dispatch
 
     def refusal_of(self, claim: ClaimInput) -> str | None:
         """Why a worker may not start, if it may not."""
         if self.state is not JobState.PENDING or self.wishes.cancel or self.wishes.pause:
             return f"the job is {self.state}, or about to stop"
-        if claim.dispatch != self.record.status.dispatch:
-            return "another attempt has taken over"
+        if claim.dispatch != self._open_dispatch:
+            return "this attempt is over, or another one has taken over"
         return None
 
     def claim(self, worker: str) -> None:
@@ -158,22 +160,34 @@ class Job:
         """The input can never be worked on."""
         self._fail(ErrorKind.INVALID_PARAMETERS, reason, WATCHDOG)
 
-    def settle_result(self, result: WorkResult) -> None:
-        """An attempt ended as it should: with an image, or at a checkpoint."""
+    def settle(self, outcome: WorkResult | AttemptFailure) -> None:
+        """An attempt ended."""
+        if isinstance(outcome, AttemptFailure):
+            self._settle_failure(outcome)
+        else:
+            self._settle_result(outcome)
+
+    def _settle_result(self, result: WorkResult) -> None:
+        """It ended as it should: with an image, or at a checkpoint."""
         self._remember(result.checkpoint, result.progress)
         source = worker_source(result.worker)
-        if self.state is JobState.PENDING:
-            message = "the worker stopped before it had claimed the job"
-            self._apply(JobEvent.RETRY, source, message)
+        if result.stopped is StopReason.OPERATOR_PAUSE:
+            self._pause("paused with `temporal activity pause`")
+        elif self.state is JobState.PENDING:
+            lost = AttemptFailure.of(ErrorKind.WORKER_LOST, "the worker stopped", result.worker)
+            self._settle_unclaimed(lost, source)
         elif result.artifact is not None:
             image = JobResult(artifact=result.artifact, seed=self.request.parameters.seed)
             message = result.note or "the image is stored"
             self._apply(JobEvent.COMPLETE, source, message, result=image)
         elif result.stopped is StopReason.WORKER_STOPPING:
             self._settle_hand_back(result, source)
+        elif result.stopped is StopReason.PAUSE:
+            self._pause("as requested")
         else:
-            by_operator = result.stopped is StopReason.OPERATOR_PAUSE
-            self._pause("paused with `temporal activity pause`" if by_operator else "as requested")
+            message = "the attempt ended without an image"
+            empty = AttemptFailure.of(ErrorKind.INTERNAL, message, result.worker)
+            self._settle_failed_attempt(empty, source)
 
     def _settle_hand_back(self, result: WorkResult, source: str) -> None:
         self.ledger.hand_back(result.progress.step if result.progress else 0)
@@ -184,8 +198,8 @@ class Job:
             self._apply(JobEvent.PAUSE, source, "the worker is stopping")
             self._apply(JobEvent.RESUME, WATCHDOG, "handed back for another worker")
 
-    def settle_failure(self, failure: AttemptFailure) -> None:
-        """An attempt ended with an error, or was lost."""
+    def _settle_failure(self, failure: AttemptFailure) -> None:
+        """It ended with an error, or was lost."""
         self._remember(failure.report.checkpoint, failure.report.progress)
         source = WATCHDOG if failure.by_watchdog else worker_source(failure.report.worker)
         if self.state is JobState.PENDING:
@@ -230,7 +244,7 @@ class Job:
         )
 
     def _fail(self, kind: ErrorKind, message: str, source: str) -> None:
-        error = JobError(kind=kind, message=message, retryable=not kind.is_permanent)
+        error = JobError(kind=kind, message=clip(message), retryable=not kind.is_permanent)
         self._apply(JobEvent.FAIL, source, message, error=error)
 
     def _time_out(self, message: str) -> None:
@@ -247,7 +261,9 @@ class Job:
         self._apply(JobEvent.RESUME, note.source, note.message or "resumed on request")
 
     def _apply(self, event: JobEvent, source: str, message: str, **status: object) -> None:
-        self.record.apply(event, at=self._now(), source=source, message=message)
+        self.record.apply(event, at=self._now(), source=source, message=clip(message))
+        # Whatever happened, an attempt that was scheduled before it may not start after it.
+        self._open_dispatch = None
         if self.state is not JobState.PROCESSING:
             status |= {"pending_request": None, "deadline_at": None}
         if self.state.is_terminal:

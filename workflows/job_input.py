@@ -8,6 +8,11 @@ from temporalio.converter import PayloadConverter
 
 from workflows.messages import ImageJobInput
 
+# It is written to the memo and to each attempt's input, which all go to the server at once.
+MAX_INPUT_BYTES = 1024 * 1024
+
+_NOT_READABLE = "the input is not JSON that a job can read"
+
 
 class UnreadableInputError(Exception):
     """No worker can ever read this input; the message says what is wrong and what is allowed."""
@@ -17,13 +22,20 @@ def read_input(args: Sequence[RawValue], converter: PayloadConverter) -> ImageJo
     """Decode the one argument of a job, or raise `UnreadableInputError`."""
     if len(args) != 1:
         raise UnreadableInputError(f"a job takes one input, an object; {len(args)} were given")
+    payload = args[0].payload
+    if len(payload.data) > MAX_INPUT_BYTES:
+        raise UnreadableInputError(f"the input is larger than {MAX_INPUT_BYTES:,} bytes")
     try:
-        return converter.from_payload(args[0].payload, ImageJobInput)
+        request: object = converter.from_payload(payload, ImageJobInput)
     except ValidationError as error:
         raise UnreadableInputError(_in_words(error)) from error
     # Converters raise what they like, and a failed decode must end the job, not its task.
     except Exception as error:
-        raise UnreadableInputError("the input is not JSON that a job can read") from error
+        raise UnreadableInputError(_NOT_READABLE) from error
+    # Bytes and nothing at all are decoded as what they are, whatever was asked for.
+    if not isinstance(request, ImageJobInput):
+        raise UnreadableInputError(_NOT_READABLE)
+    return request
 
 
 def _in_words(error: ValidationError) -> str:

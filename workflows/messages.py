@@ -4,7 +4,7 @@ import re
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import AwareDatetime, Field, ValidationError
 
 from activities.models import (
     ArtifactRef,
@@ -27,6 +27,8 @@ QUERY_VIEW = "view"
 # Who a transition's `source` names, apart from `api:<tenant>` and `worker:<identity>`.
 OPERATOR = "operator"
 WATCHDOG = "watchdog"
+
+MAX_MESSAGE_LENGTH = 1000
 
 PendingRequest = Literal["pause", "cancel"]
 JobType = Literal["TEXT_TO_IMAGE", "WATERMARK_REMOVAL"]
@@ -60,11 +62,18 @@ def worker_source(worker: str) -> str:
     return f"worker:{worker}"
 
 
+def clip(message: str) -> str:
+    """Shorten what somebody else wrote: a job's memo holds every message of its life."""
+    fits = len(message) <= MAX_MESSAGE_LENGTH
+    return message if fits else message[: MAX_MESSAGE_LENGTH - 1] + "…"
+
+
 class ImageJobInput(Model):
     """All that a job is asked to do. Times in seconds; `priority` 0 to 9, 9 first."""
 
     type: JobType = "TEXT_TO_IMAGE"
-    tenant: str = Field(default="default", min_length=1, max_length=64)
+    # Temporal's fairness key has at most 64 bytes, and lists are filtered by a quoted tenant.
+    tenant: str = Field(default="default", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.@:-]{0,63}$")
     engine: str = Field(default="procedural", pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$")
     parameters: GenerationParameters
     watermark: Literal["keep", "remove"] = "keep"
@@ -73,7 +82,7 @@ class ImageJobInput(Model):
     timeout_seconds: int = Field(default=1800, ge=10, le=86_400)
     queue_timeout_seconds: int = Field(default=86_400, ge=10, le=30 * 86_400)
     max_attempts: int = Field(default=3, ge=1, le=10)
-    start_at: datetime | None = None
+    start_at: AwareDatetime | None = None
     labels: dict[str, str] = Field(default_factory=dict)
     predecessor_id: str | None = None
 
@@ -92,7 +101,7 @@ class ControlNote(Model):
     """Who sent a signal, and why; both may be left out."""
 
     source: str = Field(default=OPERATOR, min_length=1, max_length=200)
-    message: str = Field(default="", max_length=1000)
+    message: str = Field(default="", max_length=MAX_MESSAGE_LENGTH)
 
 
 def control_note(args: tuple[Any, ...]) -> ControlNote:

@@ -1,5 +1,6 @@
 """Every timeout, limit and retry policy, named, with its reason."""
 
+import math
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,6 +43,10 @@ MAX_FREE_HAND_BACKS = 100
 # Losses before a claim say nothing about the job, but a job must not be dispatched for ever.
 MAX_UNCLAIMED_LOSSES = 10
 
+# Nobody knows what a provider may answer; a job must neither wait for years nor trip over it.
+LONGEST_RETRY_AFTER = timedelta(days=1)
+HIGHEST_LOAD = 10.0
+
 # Reads only, and the job goes on without an answer: a failed look extends the limit.
 READ_IDLE_TIMEOUT = timedelta(seconds=5)
 READ_IDLE_RETRY = RetryPolicy(maximum_attempts=2)
@@ -66,11 +71,13 @@ class AttemptPolicy:
     def interval(self, failures: int, report: FailureReport, rng: random.Random) -> timedelta:
         """The wait after the `failures`-th failed attempt (1 for the first), with jitter.
 
-        A provider's own `Retry-After` wins.
+        A provider's own `Retry-After` wins, within a day.
         """
-        if report.retry_after_seconds is not None:
-            return timedelta(seconds=report.retry_after_seconds)
-        growth: float = (2 * (1 + max(0.0, report.load))) ** (failures - 1)
+        asked = report.retry_after_seconds
+        if asked is not None and not math.isnan(asked):
+            return timedelta(seconds=min(max(0.0, asked), LONGEST_RETRY_AFTER.total_seconds()))
+        load = min(max(0.0, report.load), HIGHEST_LOAD)
+        growth: float = (2 * (1 + load)) ** (failures - 1)
         seconds = min(
             self.first_interval.total_seconds() * growth, self.longest_interval.total_seconds()
         )
@@ -100,7 +107,7 @@ def work_timeout(request: ImageJobInput) -> timedelta:
 
 def execution_timeout(request: ImageJobInput, delay: timedelta) -> timedelta:
     """The sum of all limits plus a day: only a job whose workflow can't run reaches it."""
-    waits = ATTEMPT_POLICIES[ErrorKind.INTERNAL].longest_interval * request.max_attempts
+    waits = LONGEST_RETRY_AFTER * request.max_attempts
     return (
         delay
         + request.queue_timeout

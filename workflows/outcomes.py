@@ -1,8 +1,10 @@
-"""How a failed attempt reads to its job: error kind, message, what is left of the work."""
+"""How the end of an attempt reads to its job: result, or error kind, message, what is left."""
 
 from dataclasses import dataclass
 
 from pydantic import ValidationError
+from temporalio.common import RawValue
+from temporalio.converter import PayloadConverter
 from temporalio.exceptions import (
     ActivityError,
     ApplicationError,
@@ -12,7 +14,7 @@ from temporalio.exceptions import (
 )
 
 from activities.errors import ErrorKind
-from activities.models import AttemptHeartbeat, FailureReport
+from activities.models import AttemptHeartbeat, FailureReport, WorkResult
 from workflows.options import HEARTBEAT_TIMEOUT
 
 
@@ -30,6 +32,27 @@ class AttemptFailure:
     def kind(self) -> ErrorKind:
         """The error kind that the job shows if this was its last attempt."""
         return self.report.kind
+
+    @classmethod
+    def of(cls, kind: ErrorKind, message: str, worker: str) -> "AttemptFailure":
+        """A failure of which no more is known."""
+        return cls(message, FailureReport(kind=kind, worker=worker))
+
+
+def read_result(
+    result: RawValue | None, converter: PayloadConverter, worker: str
+) -> WorkResult | AttemptFailure:
+    """Decode what an attempt returned; an operator may have completed it with anything."""
+    message = "the attempt's result could not be read"
+    unreadable = AttemptFailure.of(ErrorKind.INTERNAL, message, worker)
+    if result is None:
+        return unreadable
+    try:
+        decoded: object = converter.from_payload(result.payload, WorkResult)
+    # Converters raise what they like, and a failed decode must end the attempt, not the task.
+    except Exception:  # noqa: BLE001
+        return unreadable
+    return decoded if isinstance(decoded, WorkResult) else unreadable
 
 
 def read_failure(error: ActivityError, worker: str) -> AttemptFailure:
@@ -82,8 +105,6 @@ def _read_application_error(cause: ApplicationError, worker: str) -> AttemptFail
         report = FailureReport.model_validate(next(iter(cause.details), None))
     except ValidationError:
         # Not raised by our activities: an input it couldn't decode, or the SDK's own WorkerShutdown
-        return AttemptFailure(
-            "the worker could not run the attempt",
-            FailureReport(kind=ErrorKind.INTERNAL, worker=worker),
-        )
+        message = "the worker could not run the attempt"
+        return AttemptFailure.of(ErrorKind.INTERNAL, message, worker)
     return AttemptFailure(cause.message, report)

@@ -23,7 +23,6 @@ from workflows.messages import (
     SIGNAL_CANCEL,
     SIGNAL_PAUSE,
     WATCHDOG,
-    WORKFLOW_TASK_QUEUE,
     JobError,
     JobView,
     PendingRequest,
@@ -132,9 +131,13 @@ class JobReader:
     async def _progress(self, attempt: PendingActivityInfo | None) -> Progress | None:
         if attempt is None or not attempt.HasField("heartbeat_details"):
             return None
-        [heartbeat] = await self._client.data_converter.decode(
-            list(attempt.heartbeat_details.payloads), [AttemptHeartbeat]
-        )
+        try:
+            [heartbeat] = await self._client.data_converter.decode(
+                list(attempt.heartbeat_details.payloads), [AttemptHeartbeat]
+            )
+        except ValueError:
+            # Written by a worker of another build: the job is readable without it.
+            return None
         progress: Progress = heartbeat.progress
         return progress
 
@@ -147,7 +150,7 @@ class JobReader:
         """Say in words why the job isn't running, if it isn't."""
         reasons: list[str] = []
         if description.raw_description.HasField("pending_workflow_task"):
-            presence = await self._presence.of_workflows(WORKFLOW_TASK_QUEUE)
+            presence = await self._presence.of_workflows(description.task_queue)
             if not presence.is_served:
                 reasons.append("no worker decides what happens next: workflow workers are down")
                 wish = await self._unheard_wish(view.id)

@@ -1,7 +1,6 @@
 """Which activity does the work of which job type: a new type is one entry here."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from activities.generation import GenerationActivities
 from workflows.messages import ImageJobInput, generate_task_queue
@@ -9,12 +8,13 @@ from workflows.messages import ImageJobInput, generate_task_queue
 
 @dataclass(frozen=True)
 class WorkRoute:
-    """The activity that does a job's work, and the task queue of the workers that can."""
+    """The activity that does a job's work, by name, and the task queue of the workers that can."""
 
-    activity: Any
+    activity: str
     task_queue: str
 
 
 def work_route(request: ImageJobInput) -> WorkRoute:
     """Where a job's attempts go."""
-    return WorkRoute(GenerationActivities.generate_image, generate_task_queue(request.engine))
+    activity = GenerationActivities.generate_image.__name__
+    return WorkRoute(activity, generate_task_queue(request.engine))

@@ -17,12 +17,17 @@ from activities.models import GenerationParameters, Model, Phase
 
 _LENGTHS = struct.Struct(">II")
 MAX_PAYLOAD = 512 * 1024 * 1024
+# A report is small. Text that somebody printed into the pipe reads as a length far beyond this.
+MAX_REPORT_HEADER = 1024 * 1024
+# Begins a line of the child's output which says what job the following lines belong to.
+LOG_MARK = b"\x1edarkroom-job "
 
 
 class RunCommand(Model):
     """Begin a job; the payload is its checkpoint, if there is one."""
 
     kind: Literal["run"] = "run"
+    job_id: str
     parameters: GenerationParameters
     has_checkpoint: bool
     scratch: str
@@ -139,13 +144,17 @@ def read_frame(stream: BinaryIO) -> Frame | None:
         return None
     header_size, payload_size = _LENGTHS.unpack(lengths)
     header, payload = stream.read(header_size), stream.read(payload_size)
-    return Frame(header, payload) if len(payload) == payload_size else None
+    is_whole = len(header) == header_size and len(payload) == payload_size
+    return Frame(header, payload) if is_whole else None
 
 
 async def read_frame_async(stream: asyncio.StreamReader) -> Frame:
-    """Read one frame; raises `asyncio.IncompleteReadError` at the end of the stream."""
+    """Read one frame; raises `asyncio.IncompleteReadError` at the end of the stream.
+
+    Raises `ValueError` where there can't be a frame.
+    """
     header_size, payload_size = _LENGTHS.unpack(await stream.readexactly(_LENGTHS.size))
-    if payload_size > MAX_PAYLOAD:
-        raise ValueError(f"a payload of {payload_size} bytes")
+    if header_size > MAX_REPORT_HEADER or payload_size > MAX_PAYLOAD:
+        raise ValueError(f"a frame of {header_size} and {payload_size} bytes")
     header = await stream.readexactly(header_size)
     return Frame(header, await stream.readexactly(payload_size))

@@ -1,0 +1,292 @@
+"""The child process in an engine's slot, as the worker holds it: started, heard, and ended."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from dataclasses import dataclass, field
+
+from activities.engines import wire
+from activities.errors import ErrorKind, WorkError
+from activities.models import Model, Phase
+
+logger = logging.getLogger("darkroom.engine")
+
+# A line that a library prints without an end must not fill the worker's memory.
+_LONGEST_LOG_LINE = 64 * 1024
+# Few: a child that is faster than the store waits for it.
+_FRAMES_AHEAD = 4
+# How long pipe and process may differ about the child's end; then it is forced.
+_LAST_WORDS_SECONDS = 1.0
+# A process that the kernel can't end, in a driver for instance, must not hold its job.
+_LONGEST_GOODBYE_SECONDS = 5.0
+_NONSENSE = "the engine's process said something that can't be understood"
+
+
+@dataclass(frozen=True)
+class StallLimits:
+    """The longest silence of an engine, in seconds, by what it is doing."""
+
+    load: float = 300
+    step: float = 120
+    decode: float = 120
+
+    def of(self, phase: Phase) -> float:
+        """The limit of one phase."""
+        return {Phase.LOAD: self.load, Phase.STEP: self.step}.get(phase, self.decode)
+
+
+@dataclass(frozen=True)
+class _Pipe:
+    """A pipe from the child: it writes to `child_end`, and what it wrote comes out of `stream`."""
+
+    child_end: int
+    stream: asyncio.StreamReader
+    transport: asyncio.ReadTransport
+
+    @classmethod
+    async def open(cls) -> "_Pipe":
+        own_end, child_end = os.pipe()
+        stream = asyncio.StreamReader(limit=_LONGEST_LOG_LINE)
+        try:
+            transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+                lambda: asyncio.StreamReaderProtocol(stream), os.fdopen(own_end, "rb")
+            )
+        except BaseException:
+            os.close(child_end)
+            raise
+        return cls(child_end, stream, transport)
+
+
+class Child:
+    """One child process and the pipes to it; used up once it is killed or has ended.
+
+    A task of its own reads whole frames, so that a consumer which is cancelled breaks none, and
+    another one sees the process off: whatever it had started is ended with it.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process, events: _Pipe, output: _Pipe) -> None:
+        self._process = process
+        self._pipes = (events, output)
+        self._frames: asyncio.Queue[wire.Frame | None] = asyncio.Queue()
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self._is_loaded = False
+        self._killed = False
+        self._fault = ""
+        self._reader = asyncio.create_task(self._read_frames(events.stream))
+        self._log = asyncio.create_task(_copy_log(process.pid, output.stream))
+        self.farewell = asyncio.create_task(self._see_off())
+
+    @classmethod
+    async def start(cls, engine: str) -> "Child":
+        """Start a process for the engine named `module:Class`; raises `WorkError`."""
+        async with contextlib.AsyncExitStack() as undo:
+            events, output = await _Pipe.open(), await _Pipe.open()
+            undo.callback(events.transport.close)
+            undo.callback(output.transport.close)
+            try:
+                process = await _spawn(engine, events.child_end, output.child_end)
+            finally:
+                os.close(events.child_end)
+                os.close(output.child_end)
+            undo.pop_all()
+        return cls(process, events, output)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it can be given a job."""
+        return not (self._killed or self._reader.done() or self._process.returncode is not None)
+
+    async def load(self, limit_seconds: float) -> None:
+        """Wait until the engine is loaded, or raise `WorkError`."""
+        if self._is_loaded:
+            return
+        report, _ = await self.receive(limit_seconds, Phase.LOAD)
+        if isinstance(report, wire.FailureEvent):
+            self.kill()
+            raise WorkError(
+                report.error, report.message, retry_after_seconds=report.retry_after_seconds
+            )
+        self._is_loaded = True
+
+    def tell(self, command: Model, payload: bytes = b"") -> None:
+        """Give a command. A child that is gone is noticed by the next `receive`."""
+        if self._process.stdin is not None and not self._process.stdin.is_closing():
+            self._process.stdin.write(wire.encode(command, payload))
+
+    async def told(self, limit_seconds: float) -> None:
+        """Wait until the child has taken all commands; one that doesn't is killed."""
+        try:
+            async with asyncio.timeout(limit_seconds):
+                if self._process.stdin is not None:
+                    await self._process.stdin.drain()
+        except TimeoutError:
+            self.kill()
+        # It is gone, and the next `receive` knows why.
+        except ConnectionError:
+            return
+
+    async def receive(self, limit_seconds: float, phase: Phase) -> tuple[Model, bytes]:
+        """The next report, or `WorkError` of the kind that fits the child's end or silence."""
+        try:
+            # Not wait_for: before Python 3.12 it may swallow a cancellation.
+            async with asyncio.timeout(limit_seconds):
+                frame = await self._frames.get()
+        except TimeoutError as error:
+            self.kill()
+            message = f"the engine made no progress for {limit_seconds:g} s in phase {phase}"
+            raise WorkError(ErrorKind.ENGINE_STALLED, message) from error
+        if frame is None:
+            self._frames.put_nowait(None)
+            raise self._obituary()
+        self._make_room()
+        try:
+            return wire.REPORTS.validate_json(frame.header), frame.payload
+        except ValueError as error:
+            self.kill()
+            raise WorkError(ErrorKind.ENGINE_CRASHED, _NONSENSE) from error
+
+    def kill(self) -> None:
+        """End it and all that it started. Nobody needs to listen to it any longer."""
+        self._killed = True
+        self._kill_group()
+        self._has_room.set()
+
+    async def gone(self) -> None:
+        """Return once nothing of it is left."""
+        await asyncio.wait([self.farewell], timeout=_LONGEST_GOODBYE_SECONDS)
+
+    def _kill_group(self) -> None:
+        # Right after its end at the latest, or the number could be somebody else's by then.
+        if not self.farewell.done():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    async def _see_off(self) -> None:
+        """Stay until the end; the None that closes the queue comes after all that was said."""
+        ended = asyncio.create_task(self._process.wait())
+        await asyncio.wait([ended, self._reader], return_when=asyncio.FIRST_COMPLETED)
+        if not self._fault:
+            await asyncio.wait([ended], timeout=_LAST_WORDS_SECONDS)
+            self._fault = "" if ended.done() else "the engine's process hung up"
+        self._kill_group()
+        await ended
+        if self._process.stdin is not None:
+            self._process.stdin.transport.abort()
+        for pipe in self._pipes:
+            # A process that left the group may hold the other end open.
+            asyncio.get_running_loop().call_later(_LAST_WORDS_SECONDS, pipe.transport.close)
+        await asyncio.gather(self._reader, self._log)
+        self._frames.put_nowait(None)
+
+    async def _read_frames(self, stream: asyncio.StreamReader) -> None:
+        # The end of the stream, which may come in the middle of a frame.
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            while True:
+                await self._has_room.wait()
+                try:
+                    self._frames.put_nowait(await wire.read_frame_async(stream))
+                except ValueError:
+                    self._fault = _NONSENSE
+                    return
+                self._make_room()
+
+    def _make_room(self) -> None:
+        if self._killed or self._frames.qsize() < _FRAMES_AHEAD:
+            self._has_room.set()
+        else:
+            self._has_room.clear()
+
+    def _obituary(self) -> WorkError:
+        """Why the child is gone, in words."""
+        code = self._process.returncode
+        if self._killed or code is None:
+            return WorkError(ErrorKind.ENGINE_CRASHED, "the engine's process was stopped")
+        if self._fault:
+            return WorkError(ErrorKind.ENGINE_CRASHED, self._fault)
+        if code == -signal.SIGKILL:
+            message = "the engine was killed by signal 9, most likely out of memory"
+            return WorkError(ErrorKind.OUT_OF_MEMORY, message)
+        if code < 0:
+            message = f"the engine was killed by signal {-code} ({_signal_name(-code)})"
+            return WorkError(ErrorKind.ENGINE_CRASHED, message)
+        message = f"the engine's process ended itself with code {code}"
+        return WorkError(ErrorKind.ENGINE_CRASHED, message)
+
+
+@dataclass
+class Slot:
+    """A place for one child, which is started again whenever it has died."""
+
+    engine: str
+    limits: StallLimits
+    _child: Child | None = None
+    _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether there is a child that can be given a job."""
+        return self._child is not None and self._child.is_usable
+
+    async def ready(self) -> Child:
+        """The child, with its engine loaded; raises `WorkError` if that can't be."""
+        async with self._starting:
+            if self._child is None or not self._child.is_usable:
+                await self.stop()
+                self._child = await Child.start(self.engine)
+            await self._child.load(self.limits.load)
+            return self._child
+
+    async def stop(self) -> None:
+        """End the child, and return once it is gone."""
+        if self._child is not None:
+            self._child.kill()
+            await self._child.gone()
+
+
+async def _spawn(engine: str, events: int, output: int) -> asyncio.subprocess.Process:
+    try:
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-u", "-m", "activities.engines.child", engine, str(events)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            pass_fds=(events,),
+            # The child finds what the worker finds, wherever the worker was started.
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
+            # Ctrl-C is for the worker, which brings its jobs to a checkpoint first.
+            start_new_session=True,
+        )
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        message = f"the engine's process could not start: {reason}"
+        raise WorkError(ErrorKind.ENGINE_UNAVAILABLE, message) from error
+
+
+async def _copy_log(pid: int, stream: asyncio.StreamReader) -> None:
+    """Pass on what the child prints, with the job that it was printed for."""
+    job_id = "-"
+    while True:
+        try:
+            line = await stream.readline()
+        except ValueError:
+            # Longer than the limit: asyncio has dropped it, and the next line can be read.
+            logger.info("engine[%s] job[%s]: (a line that is too long)", pid, job_id)
+            continue
+        if not line:
+            return
+        if line.startswith(wire.LOG_MARK):
+            job_id = line.removeprefix(wire.LOG_MARK).decode(errors="replace").strip()
+        elif text := line.decode(errors="replace").rstrip():
+            logger.info("engine[%s] job[%s]: %s", pid, job_id, text)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        # A real-time signal between the first and the last has no name of its own.
+        return "a real-time signal"

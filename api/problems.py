@@ -1,0 +1,233 @@
+"""The errors that a client is told in full.
+
+Problem
+ ├─ MalformedJson        400
+ ├─ NotFound             404   nothing is served at this path
+ ├─ JobNotFound          404   also for another tenant's job
+ ├─ RequestTimeout       408
+ ├─ IllegalTransition    409   with `current_state` and `allowed_events`
+ ├─ NoImageYet           409   likewise
+ ├─ ArtifactLost         410
+ ├─ BodyTooLarge         413
+ ├─ UnsupportedMediaType 415
+ └─ Unavailable          503   with `Retry-After`
+"""
+
+from http import HTTPStatus
+from typing import Any, ClassVar
+
+from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+
+from workflows.state_machine import JobEvent, JobState, allowed_events
+
+RETRY_AFTER_SECONDS = 2
+
+# Python's own words for these differ from version to version; RFC 9110's do not.
+_TITLES = {413: "Content Too Large", 422: "Unprocessable Content"}
+
+
+class FieldFault(BaseModel):
+    """One thing that is wrong with a request."""
+
+    pointer: str = Field(
+        description="RFC 6901 pointer, as a URI fragment, to the field in the body, or to the "
+        "parameter below `#/query`, `#/path` or `#/header`",
+        examples=["#/width"],
+    )
+    detail: str = Field(
+        description="What is wrong, and what is allowed",
+        examples=["Input should be less than or equal to 2048"],
+    )
+
+
+class ProblemDocument(BaseModel):
+    """RFC 9457 problem details."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "urn:darkroom:problem:invalid-request",
+                    "title": "Unprocessable Content",
+                    "status": 422,
+                    "detail": "The request has 1 fault; see `errors`.",
+                    "code": "INVALID_REQUEST",
+                    "errors": [
+                        {
+                            "pointer": "#/width",
+                            "detail": "Input should be less than or equal to 2048",
+                        }
+                    ],
+                }
+            ]
+        }
+    )
+
+    type: str = Field(description="A URN that names the kind of problem")
+    title: str = Field(description="The HTTP status in words")
+    status: int = Field(description="The HTTP status code")
+    detail: str = Field(description="What happened, in words for a person")
+    code: str = Field(description="What happened, for a program")
+    current_state: JobState | None = Field(
+        default=None, description="On a refused transition: the job's state"
+    )
+    allowed_events: list[JobEvent] | None = Field(
+        default=None, description="On a refused transition: what the state machine accepts now"
+    )
+    errors: list[FieldFault] | None = Field(
+        default=None, description="On bad input: every fault that was found, up to a hundred"
+    )
+
+
+class ProblemResponse(Response):
+    """A problem document."""
+
+    media_type = "application/problem+json"
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        extra: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        document = ProblemDocument(
+            type=f"urn:darkroom:problem:{code.lower().replace('_', '-')}",
+            title=_TITLES.get(status) or HTTPStatus(status).phrase,
+            status=status,
+            detail=detail,
+            code=code,
+            **(extra or {}),
+        )
+        super().__init__(
+            document.model_dump_json(exclude_none=True), status_code=status, headers=headers
+        )
+
+
+class Problem(HTTPException):
+    """An error that a client is told in full."""
+
+    status: ClassVar[HTTPStatus] = HTTPStatus.INTERNAL_SERVER_ERROR
+    code: ClassVar[str] = "INTERNAL"
+
+    def __init__(self, detail: str, *, headers: dict[str, str] | None = None) -> None:
+        super().__init__(status_code=self.status, detail=detail, headers=headers)
+        self.extra: dict[str, Any] = {}
+
+
+class NotFound(Problem):
+    """Nothing is served at this path."""
+
+    status = HTTPStatus.NOT_FOUND
+    code = "NOT_FOUND"
+
+    def __init__(self) -> None:
+        super().__init__("There is nothing at this path.")
+
+
+class JobNotFound(Problem):
+    """There is no such job, or it is somebody else's."""
+
+    status = HTTPStatus.NOT_FOUND
+    code = "JOB_NOT_FOUND"
+
+    def __init__(self) -> None:
+        super().__init__("There is no job with this id.")
+
+
+class MethodNotAllowed(Problem):
+    """The path is served, and not by this method."""
+
+    status = HTTPStatus.METHOD_NOT_ALLOWED
+    code = "METHOD_NOT_ALLOWED"
+
+    def __init__(self, allow: str) -> None:
+        super().__init__(f"This path takes {allow}.", headers={"Allow": allow})
+
+
+class StateProblem(Problem):
+    """A request that doesn't fit the job's state."""
+
+    status = HTTPStatus.CONFLICT
+
+    def __init__(self, detail: str, state: JobState) -> None:
+        super().__init__(detail)
+        self.extra = {"current_state": state, "allowed_events": list(allowed_events(state))}
+
+
+class IllegalTransition(StateProblem):
+    """The state machine has no such arrow."""
+
+    code = "ILLEGAL_TRANSITION"
+
+
+class NoImageYet(StateProblem):
+    """The job has no image, or not yet."""
+
+    code = "NO_IMAGE"
+
+
+class ArtifactLost(Problem):
+    """The job succeeded once, and its bytes are gone."""
+
+    status = HTTPStatus.GONE
+    code = "ARTIFACT_LOST"
+
+
+class MalformedJson(Problem):
+    """The body is no JSON at all."""
+
+    status = HTTPStatus.BAD_REQUEST
+    code = "MALFORMED_JSON"
+
+
+class RequestTimeout(Problem):
+    """The body did not come in time."""
+
+    status = HTTPStatus.REQUEST_TIMEOUT
+    code = "REQUEST_TIMEOUT"
+
+
+class BodyTooLarge(Problem):
+    """The body is larger than this service takes."""
+
+    status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+    code = "BODY_TOO_LARGE"
+
+
+class UnsupportedMediaType(Problem):
+    """The body says that it is something else than JSON."""
+
+    status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+    code = "UNSUPPORTED_MEDIA_TYPE"
+
+
+class Unavailable(Problem):
+    """Something that the API stands on is out of reach for now."""
+
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail, headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
+
+
+class TemporalUnavailable(Unavailable):
+    """Jobs can be neither started nor read."""
+
+    code = "TEMPORAL_UNAVAILABLE"
+
+    def __init__(self) -> None:
+        # A call whose answer was lost may have reached Temporal.
+        super().__init__(
+            "Temporal can't be reached now. A request that changes something may have been "
+            "recorded all the same."
+        )
+
+
+class StoreUnavailable(Unavailable):
+    """Images can't be read."""
+
+    code = "STORE_UNAVAILABLE"

@@ -1,0 +1,73 @@
+"""A Temporal server and worker processes for benchmarks, on free ports and in a temporary folder."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.testing import WorkflowEnvironment
+
+from devstack.temporal import DYNAMIC_CONFIG
+from workflows.search_attributes import register_search_attributes
+
+PROJECT = Path(__file__).resolve().parents[1]
+
+
+@asynccontextmanager
+async def temporal_server(folder: Path) -> AsyncIterator[WorkflowEnvironment]:
+    """The server as `make run` starts it, with its database in `folder`."""
+    dynamic = [a for value in DYNAMIC_CONFIG for a in ("--dynamic-config-value", value)]
+    pragmas = [
+        a
+        for value in ("journal_mode=wal", "synchronous=normal")
+        for a in ("--sqlite-pragma", value)
+    ]
+    async with await WorkflowEnvironment.start_local(
+        data_converter=pydantic_data_converter,
+        dev_server_existing_path=str(Path(sys.executable).with_name("temporal")),
+        dev_server_database_filename=str(folder / "temporal.db"),
+        dev_server_log_level="error",
+        dev_server_extra_args=[*pragmas, *dynamic],
+    ) as environment:
+        await register_search_attributes(environment.client)
+        yield environment
+
+
+@contextmanager
+def process(*command: str, address: str, folder: Path, **settings: str) -> Iterator[int]:
+    """A child process of ours, ended by SIGTERM; gives its id. Its output goes to a file."""
+    environ = os.environ | {
+        "TEMPORAL_ADDRESS": address,
+        "TEMPORAL_NAMESPACE": "default",
+        "DARKROOM_DATA_DIR": str(folder / "data"),
+        "DARKROOM_HEALTH_PORT": "0",
+        "DARKROOM_LOG_LEVEL": "WARNING",
+        **settings,
+    }
+    with ExitStack() as stack:
+        log = stack.enter_context((folder / "processes.log").open("ab"))
+        child = subprocess.Popen(
+            [sys.executable, *command], cwd=PROJECT, env=environ, stdout=log, stderr=log
+        )
+        try:
+            yield child.pid
+        finally:
+            child.terminate()
+            child.wait(60)
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A folder that is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="darkroom-benchmark-") as name:
+        yield Path(name)
+
+
+def percentile(values: list[float], share: float) -> float:
+    """The value below which `share` of the values lie."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

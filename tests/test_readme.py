@@ -1,0 +1,45 @@
+"""The README is held against the code."""
+
+import re
+from pathlib import Path
+
+from activities.settings import WorkerSettings
+from api.settings import ApiSettings
+from workflows.search_attributes import JOB_ENGINE, JOB_PRIORITY, JOB_STATE
+from workflows.state_machine import diagram
+
+PROJECT = Path(__file__).resolve().parents[1]
+README = (PROJECT / "README.md").read_text()
+
+
+def test_the_state_diagram_is_the_one_of_the_table() -> None:
+    [block] = re.findall(r"```mermaid\n(.*?)```", README, re.DOTALL)
+    assert block.strip() == diagram()
+
+
+def test_every_setting_is_documented_and_every_documented_setting_exists() -> None:
+    fields = {*WorkerSettings.model_fields, *ApiSettings.model_fields}
+    known = {f"DARKROOM_{field.upper()}" for field in fields}
+    of_make_run = {"DARKROOM_TEMPORAL_PORT", "DARKROOM_TEMPORAL_UI_PORT"}
+    assert set(re.findall(r"DARKROOM_[A-Z_]+[A-Z]", README)) == known | of_make_run
+
+
+def test_the_documented_defaults_are_the_real_ones() -> None:
+    rows = re.findall(r"^\| `DARKROOM_([A-Z_]+)` \| `?([^|`]+?)`? \|", README, re.MULTILINE)
+    fields = WorkerSettings.model_fields | ApiSettings.model_fields
+    simple = {name: default for name, default in rows if " " not in default}
+    assert len(simple) >= 10
+    for name, default in simple.items():
+        assert str(fields[name.lower()].default) == default, name
+
+
+def test_the_search_attributes_of_the_examples_exist() -> None:
+    for key in (JOB_STATE, JOB_ENGINE, JOB_PRIORITY):
+        assert key.name in README
+
+
+def test_every_linked_picture_exists() -> None:
+    pictures = re.findall(r"!\[[^]]*\]\(([^)]+)\)", README)
+    assert pictures
+    for picture in pictures:
+        assert (PROJECT / picture).is_file(), picture
