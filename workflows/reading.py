@@ -15,7 +15,7 @@ from temporalio.client import (
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.errors import ErrorKind
-from activities.models import AttemptHeartbeat, Progress
+from activities.models import AttemptHeartbeat, Progress, WorkResult
 from workflows.job_record import JobRecord, record_from_memo
 from workflows.messages import (
     IMAGE_JOB_WORKFLOW,
@@ -99,7 +99,10 @@ class JobReader:
         if description.status is not WorkflowExecutionStatus.RUNNING:
             return await self._override(view, description)
         attempt = _pending_attempt(view, description)
-        if progress := await self._progress(attempt):
+        is_between = attempt is None and view.state is JobState.PROCESSING
+        if progress := await (
+            self._final_progress(view.id) if is_between else self._progress(attempt)
+        ):
             view = _with_status(view, progress=progress)
         return await self._explain(view, description, attempt)
 
@@ -139,6 +142,16 @@ class JobReader:
             # Written by a worker of another build: the job is readable without it.
             return None
         progress: Progress = heartbeat.progress
+        return progress
+
+    async def _final_progress(self, job_id: str) -> Progress | None:
+        """How far an attempt got that has ended, while its workflow has yet to record it."""
+        progress: Progress | None = None
+        async for event in self.handle(job_id).fetch_history_events():
+            if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
+                payloads = event.activity_task_completed_event_attributes.result.payloads
+                [result] = await self._client.data_converter.decode(list(payloads), [WorkResult])
+                progress = result.progress
         return progress
 
     async def _explain(
