@@ -1,4 +1,4 @@
-"""A Temporal server and worker processes for benchmarks, on free ports and in a temporary folder."""
+"""A Temporal server and our processes for benchmarks, on free ports, in a temporary folder."""
 
 import os
 import subprocess

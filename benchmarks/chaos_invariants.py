@@ -1,0 +1,150 @@
+"""What must hold of every job after any chaos, and what must not be left behind."""
+
+import asyncio
+import hashlib
+import json
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import httpx
+from temporalio.client import Client
+
+from activities.engines.base import ImageDone
+from activities.engines.procedural import ProceduralEngine
+from activities.models import GenerationParameters
+from tests.end_to_end.stack import Stack
+from workflows.messages import job_id_of
+from workflows.state_machine import TRANSITIONS, JobEvent, JobState
+
+Json = dict[str, Any]
+CLEAN_SECONDS = 90.0
+
+
+class Planned(Protocol):
+    """What a job was asked."""
+
+    request: Json
+
+
+@dataclass
+class Violations:
+    """What was checked, and what was found broken."""
+
+    checked: int = 0
+    broken: list[str] = field(default_factory=list)
+    states: Counter[str] = field(default_factory=Counter)
+    events: Counter[str] = field(default_factory=Counter)
+
+    def expect(self, holds: bool, what: str) -> None:
+        """Note one invariant."""
+        self.checked += 1
+        if not holds:
+            self.broken.append(what)
+
+    def report(self) -> str:
+        """The findings, for people."""
+        found = "\n".join(f"  BROKEN: {what}" for what in self.broken) or "  nothing is broken"
+        return (
+            f"final states: {dict(self.states)}\ntransitions: {dict(self.events)}\n"
+            f"{self.checked} checks:\n{found}"
+        )
+
+
+async def check_jobs(
+    stack: Stack, api: httpx.AsyncClient, plans: Mapping[str, Planned], cancelled: set[str]
+) -> Violations:
+    """Check every job that Temporal knows, also one whose submitter never heard of it."""
+    violations = Violations()
+    client = await Client.connect(stack.temporal_address)
+    known = {
+        job_id_of(row.id) or ""
+        async for row in client.list_workflows('WorkflowType="ImageJobWorkflow"')
+    }
+    violations.expect(set(plans) <= known, f"lost: {sorted(set(plans) - known)}")
+    for job_id in sorted(known):
+        job = (await api.get(f"/v1/jobs/{job_id}", params={"wait": 60})).json()
+        check_story(violations, job, job_id in cancelled)
+        await check_image(violations, api, job)
+    return violations
+
+
+def check_story(violations: Violations, job: Json, may_be_cancelled: bool) -> None:
+    """One final state, reached by legal transitions in order."""
+    name = f"job {job['id']}"
+    violations.states[job["state"]] += 1
+    violations.expect(job["done"], f"{name} is final, not {job['state']}")
+    allowed = ["SUCCESS", *(["CANCELLED"] if may_be_cancelled else [])]
+    violations.expect(job["state"] in allowed, f"{name} ended as {job['state']}: {job['error']}")
+    state, at = JobState.PENDING, job["created_at"]
+    for number, transition in enumerate(job["transitions"], 1):
+        violations.events[transition["event"]] += 1
+        legal = TRANSITIONS.get((state, JobEvent(transition["event"])))
+        violations.expect(transition["sequence"] == number, f"{name}: sequence {transition}")
+        violations.expect(transition["from_state"] == state, f"{name}: from {transition}")
+        violations.expect(transition["to_state"] == legal, f"{name}: illegal {transition}")
+        violations.expect(at <= transition["at"], f"{name}: time runs backwards at {transition}")
+        state, at = JobState(transition["to_state"]), transition["at"]
+    violations.expect(state == job["state"], f"{name}: {job['state']} after {state}")
+
+
+async def check_image(violations: Violations, api: httpx.AsyncClient, job: Json) -> None:
+    """SUCCESS if and only if there are bytes, the recorded ones, those of an undisturbed run."""
+    name = f"job {job['id']}"
+    answer = await api.get(f"/v1/jobs/{job['id']}/image")
+    if job["state"] != "SUCCESS":
+        violations.expect(answer.status_code == 409, f"{name}: an image of {job['state']}")
+        return
+    violations.expect(answer.status_code == 200, f"{name}: no image: {answer.text[:200]}")
+    sha256 = hashlib.sha256(answer.content).hexdigest()
+    violations.expect(sha256 == job["result"]["sha256"], f"{name}: other bytes than recorded")
+    parameters = {k: v for k, v in job["request"].items() if k in GenerationParameters.model_fields}
+    expected = await asyncio.to_thread(undisturbed, json.dumps(parameters, sort_keys=True))
+    violations.expect(sha256 == expected, f"{name}: other bytes than undisturbed")
+
+
+@cache
+def undisturbed(parameters: str) -> str:
+    """The sha256 of the image that the engine makes when nobody disturbs it."""
+    engine = ProceduralEngine()
+    engine.load()
+    for event in engine.run(GenerationParameters.model_validate_json(parameters), None):
+        if isinstance(event, ImageDone):
+            return hashlib.sha256(event.data).hexdigest()
+    raise RuntimeError("no image")
+
+
+async def check_leftovers(stack: Stack, violations: Violations) -> None:
+    """No temporary file, no checkpoint, nothing but what counts, soon after the last job."""
+    deadline = time.monotonic() + CLEAN_SECONDS
+    while (left := leftovers(stack.data_dir)) and time.monotonic() < deadline:
+        await asyncio.to_thread(_trigger_archiver, stack)
+        await asyncio.sleep(1)
+    violations.expect(not left, f"left behind: {left[:10]} and {max(0, len(left) - 10)} more")
+
+
+def leftovers(data_dir: Path) -> list[str]:
+    """Files that nobody needs any more, below the data folder."""
+    artifacts = data_dir / "artifacts"
+    found = [path for path in (artifacts / "checkpoints").rglob("*") if path.is_file()]
+    found += [path for path in artifacts.rglob(".*") if path.is_file()]
+    found += (data_dir / "tmp").glob("worker-*/*")
+    for folder in (artifacts / "jobs").glob("*"):
+        images = [path for path in folder.iterdir() if path.name != "job.json"]
+        found += [] if (folder / "job.json").is_file() else [folder / "job.json is missing"]
+        found += images[1:]
+    return sorted(str(path.relative_to(data_dir)) for path in found)
+
+
+def _trigger_archiver(stack: Stack) -> None:
+    program = str(Path(sys.executable).with_name("temporal"))
+    command = (program, "schedule", "trigger", "--schedule-id", "darkroom-archiver")
+    subprocess.run(
+        [*command, "--address", stack.temporal_address], capture_output=True, timeout=30, check=True
+    )

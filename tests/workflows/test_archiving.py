@@ -1,0 +1,255 @@
+"""The archiver, with the real server and a real store."""
+
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
+from temporalio.client import Client, ScheduleOverlapPolicy
+from temporalio.testing import ActivityEnvironment
+from temporalio.worker import Worker
+
+from activities.archive import ArchiveActivities, ArchiveInput, ClosedRun, FinalJob, archive_key
+from activities.artifacts import LocalArtifactStore, put_checkpoint, put_image
+from activities.errors import ErrorKind, WorkError
+from activities.models import WorkInput, WorkResult
+from tests.workflows.stage import JobHandle, Stage, until
+from workflows.archiving import (
+    SCHEDULE_ID,
+    ArchiveJobsWorkflow,
+    VisibleClosedJobs,
+    ensure_archiver,
+)
+from workflows.messages import job_id_of
+from workflows.reading import JobNotFoundError, JobReader
+
+AT_ONCE = timedelta(0)
+IMAGE = b"the image that counts"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalArtifactStore:
+    """A store of this test's own."""
+    return LocalArtifactStore(tmp_path)
+
+
+class OnlyTheseJobs(VisibleClosedJobs):
+    """Leaves the jobs of other tests, which share the server, alone."""
+
+    def __init__(self, client: Client, handles: list[JobHandle]) -> None:
+        super().__init__(client)
+        self._ids = {job_id_of(handle.id) for handle in handles}
+
+    async def closed_between(self, since: datetime, until: datetime) -> AsyncIterator[ClosedRun]:
+        async for run in super().closed_between(since, until):
+            if run.job_id in self._ids:
+                yield run
+
+
+async def visit(
+    client: Client,
+    store: LocalArtifactStore,
+    handles: list[JobHandle],
+    settle: timedelta = AT_ONCE,
+    since: datetime | None = None,
+) -> int:
+    """One visit of the archiver; how many jobs it archived."""
+    activities = ArchiveActivities(store, OnlyTheseJobs(client, handles), settle)
+    result = await ActivityEnvironment().run(
+        activities.archive_closed_jobs, ArchiveInput(since=since)
+    )
+    return result.archived
+
+
+async def until_listed(client: Client, handle: JobHandle) -> None:
+    """Wait until visibility knows that the run is closed."""
+
+    async def is_listed() -> bool:
+        query = f'WorkflowId="{handle.id}" AND ExecutionStatus!="Running"'
+        return (await client.count_workflows(query)).count >= 1
+
+    await until(is_listed)
+
+
+async def succeed(stage: Stage, store: LocalArtifactStore) -> JobHandle:
+    """A job that succeeded, with a checkpoint and a loser's image left in the store."""
+
+    async def store_all(input: WorkInput) -> WorkResult:
+        await put_checkpoint(store, input.job_id, 1, 5, b"a checkpoint")
+        await put_image(store, input.job_id, b"a loser's image", "image/png", (64, 64))
+        artifact = await put_image(store, input.job_id, IMAGE, "image/png", (64, 64))
+        return WorkResult(artifact=artifact, worker="fake")
+
+    async with stage.deciding(), stage.working(stage.work(store_all)):
+        handle = await stage.start()
+        await handle.result()
+    await until_listed(stage.client, handle)
+    return handle
+
+
+async def test_a_job_that_succeeded_keeps_its_image_and_its_final_view_and_nothing_else(
+    stage: Stage, store: LocalArtifactStore
+) -> None:
+    handle = await succeed(stage, store)
+    job_id = job_id_of(handle.id) or ""
+    view = await stage.view(handle)
+    assert await visit(stage.client, store, [handle]) == 1
+    assert view.status.result is not None
+    image_key = view.status.result.artifact.key
+    assert await store.list(f"jobs/{job_id}") == sorted([archive_key(job_id), image_key])
+    assert await store.get(image_key) == IMAGE
+    assert await store.list(f"checkpoints/{job_id}") == []
+    document = json.loads(await store.get(archive_key(job_id)))
+    assert json.loads(document["view"])["state"] == "SUCCESS"
+
+
+async def test_each_run_is_visited_once(stage: Stage, store: LocalArtifactStore) -> None:
+    handle = await succeed(stage, store)
+    assert await visit(stage.client, store, [handle]) == 1
+    assert await visit(stage.client, store, [handle]) == 0
+    later = datetime.now(UTC) + timedelta(hours=1)
+    assert await visit(stage.client, store, [handle], since=later) == 0
+
+
+async def test_a_job_is_left_alone_until_no_attempt_can_be_writing(
+    stage: Stage, store: LocalArtifactStore
+) -> None:
+    handle = await succeed(stage, store)
+    assert await visit(stage.client, store, [handle], settle=timedelta(minutes=1)) == 0
+    assert await store.list(f"checkpoints/{job_id_of(handle.id)}")
+
+
+async def test_a_living_job_is_never_touched(stage: Stage, store: LocalArtifactStore) -> None:
+    handle = await stage.start()
+    job_id = job_id_of(handle.id) or ""
+    checkpoint = await put_checkpoint(store, job_id, 1, 5, b"a checkpoint")
+    assert await visit(stage.client, store, [handle]) == 0
+    assert await store.get(checkpoint.key) == b"a checkpoint"
+
+
+async def test_a_job_that_lives_again_after_a_reset_is_left_alone(
+    stage: Stage, store: LocalArtifactStore
+) -> None:
+    handle = await succeed(stage, store)
+    execution = WorkflowExecution(workflow_id=handle.id, run_id=handle.result_run_id or "")
+    await stage.client.workflow_service.reset_workflow_execution(
+        ResetWorkflowExecutionRequest(
+            namespace=stage.client.namespace,
+            workflow_execution=execution,
+            reason="again",
+            workflow_task_finish_event_id=4,
+            request_id=uuid4().hex,
+        )
+    )
+    # The server tells of the reset as of a failed workflow task, which the stage would mind.
+    stage.handles.remove(handle)
+    assert await visit(stage.client, store, [handle]) == 0
+    assert await store.list(f"checkpoints/{job_id_of(handle.id)}")
+    await stage.client.get_workflow_handle(handle.id).terminate()
+
+
+async def test_a_terminated_job_is_archived_as_the_failure_that_it_reads_as(
+    stage: Stage, store: LocalArtifactStore
+) -> None:
+    handle = await stage.start()
+    job_id = job_id_of(handle.id) or ""
+    await put_checkpoint(store, job_id, 1, 5, b"a checkpoint")
+    await handle.terminate(reason="stuck in a bad build")
+    await until_listed(stage.client, handle)
+    assert await visit(stage.client, store, [handle]) == 1
+    view = json.loads(json.loads(await store.get(archive_key(job_id)))["view"])
+    assert view["state"] == "FAILED"
+    assert view["status"]["error"]["message"] == "terminated by an operator: stuck in a bad build"
+    assert await store.list(f"checkpoints/{job_id}") == []
+
+
+async def test_the_archive_answers_for_a_job_that_temporal_does_not_know(
+    stage: Stage, store: LocalArtifactStore
+) -> None:
+    handle = await succeed(stage, store)
+    await visit(stage.client, store, [handle])
+    # Temporal takes half a minute to forget a closed run: another id is as good as forgotten.
+    document = await store.get(archive_key(job_id_of(handle.id) or ""))
+    forgotten = uuid4().hex
+    await store.put(archive_key(forgotten), document)
+    with pytest.raises(JobNotFoundError):
+        await stage.reader.read(forgotten)
+    assert await JobReader(stage.client, store).read(forgotten) == await stage.view(handle)
+
+
+class FailingStore(LocalArtifactStore):
+    """Fails at the n-th removal, as a store does that goes out of reach."""
+
+    def __init__(self, root: Path, removals: int) -> None:
+        super().__init__(root)
+        self._removals = removals
+
+    async def delete(self, key: str) -> None:
+        if self._removals == 0:
+            raise WorkError(ErrorKind.STORAGE, "out of reach")
+        self._removals -= 1
+        await super().delete(key)
+
+
+@pytest.mark.parametrize("removals", [0, 1])
+async def test_a_visit_that_was_cut_short_is_made_good_by_the_next(
+    stage: Stage, store: LocalArtifactStore, tmp_path: Path, removals: int
+) -> None:
+    handle = await succeed(stage, store)
+    job_id = job_id_of(handle.id) or ""
+    with pytest.raises(WorkError):
+        await visit(stage.client, FailingStore(tmp_path, removals), [handle])
+    assert archive_key(job_id) not in await store.list(f"jobs/{job_id}")
+    assert await visit(stage.client, store, [handle]) == 1
+    assert len(await store.list(f"jobs/{job_id}")) == 2
+
+
+class NoJobs:
+    """Nothing was closed; remembers from when on it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[datetime] = []
+
+    async def closed_between(self, since: datetime, until: datetime) -> AsyncIterator[ClosedRun]:
+        self.asked.append(since)
+        return
+        yield
+
+    async def final_job(self, job_id: str) -> FinalJob | None:
+        return None
+
+
+async def test_the_schedule_visits_from_where_the_last_visit_ended(
+    stage: Stage, store: LocalArtifactStore
+) -> None:
+    jobs = NoJobs()
+    activities = ArchiveActivities(store, jobs, AT_ONCE)
+    await ensure_archiver(stage.client, timedelta(hours=2), stage.task_queue)
+    await ensure_archiver(stage.client, timedelta(hours=1), stage.task_queue)
+    schedule = stage.client.get_schedule_handle(SCHEDULE_ID)
+    try:
+        [interval] = (await schedule.describe()).schedule.spec.intervals
+        assert interval.every == timedelta(hours=1)
+        async with Worker(
+            stage.client,
+            task_queue=stage.task_queue,
+            workflows=[ArchiveJobsWorkflow],
+            activities=[activities.archive_closed_jobs],
+        ):
+            for visits in (1, 2):
+                # One after the other: the second is to begin where the first has ended.
+                await schedule.trigger(overlap=ScheduleOverlapPolicy.BUFFER_ONE)
+
+                async def is_visited(wanted: int = visits) -> bool:
+                    return len(jobs.asked) == wanted
+
+                await until(is_visited)
+    finally:
+        await schedule.delete()
+    first, second = jobs.asked
+    assert first == datetime.fromtimestamp(0, UTC)
+    assert datetime.now(UTC) - second < timedelta(minutes=5)
