@@ -10,17 +10,18 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 from temporalio.client import Client
 from temporalio.runtime import Runtime, TelemetryConfig
 from temporalio.service import RPCError
 from temporalio.worker import Worker
 
+from activities.archive import ArchiveActivities
 from activities.artifacts import open_store
 from activities.attempt import StopGraces
 from activities.engines.process import ChildProcessEngine
@@ -30,7 +31,8 @@ from activities.health import serve_health
 from activities.ownership import TemporalOwnership
 from activities.scratch import Scratch
 from activities.settings import SettingsError, WorkerSettings
-from activities.watchdog import WatchdogActivities
+from activities.watchdog import WatchdogActivities, let_results_in
+from workflows.archiving import ArchiveJobsWorkflow, VisibleClosedJobs, ensure_archiver
 from workflows.client import WORKER_HEARTBEAT_INTERVAL, connect
 from workflows.image_job import ImageJobWorkflow
 from workflows.messages import WORKFLOW_TASK_QUEUE, generate_task_queue
@@ -51,7 +53,8 @@ logger = logging.getLogger("darkroom.worker")
 class Process:
     """What runs in this worker process, in the order in which it has to stop."""
 
-    client: Client
+    client: Client | None = None
+    is_serving: bool = False
     generate: list[Worker] = field(default_factory=list)
     generation: list[GenerationActivities] = field(default_factory=list)
     workflows: list[Worker] = field(default_factory=list)
@@ -63,6 +66,8 @@ class Process:
 
     async def is_ready(self) -> bool:
         """Whether every part is polling, and Temporal answers."""
+        if self.client is None or not self.is_serving:
+            return False
         try:
             answers = await self.client.service_client.check_health(timeout=timedelta(seconds=2))
         except RPCError:
@@ -72,9 +77,9 @@ class Process:
     async def shut_down(self) -> None:
         """Hand jobs back, see them taken, and only then stop deciding."""
         await asyncio.gather(*(worker.shutdown() for worker in self.generate))
-        if self.workflows:
-            handed_back = [run for part in self.generation for run in part.handed_back]
-            await asyncio.gather(*(_wait_until_taken(self.client, run) for run in handed_back))
+        if self.workflows and self.client is not None:
+            served = {run for part in self.generation for run in part.last_served}
+            await asyncio.gather(*(_wait_until_taken(self.client, run) for run in served))
         await asyncio.gather(*(worker.shutdown() for worker in self.workflows))
 
 
@@ -87,12 +92,21 @@ async def _wait_until_taken(client: Client, workflow_id: str) -> None:
                 await asyncio.sleep(0.02)
 
 
-def _workflow_worker(client: Client) -> Worker:
+def _workflow_worker(client: Client, settings: WorkerSettings) -> Worker:
+    archive = ArchiveActivities(
+        open_store(settings.artifacts_url),
+        VisibleClosedJobs(client),
+        timedelta(seconds=settings.archive_settle_seconds),
+    )
     return Worker(
         client,
         task_queue=WORKFLOW_TASK_QUEUE,
-        workflows=[ImageJobWorkflow],
-        activities=[WatchdogActivities(client).read_idle_seconds],
+        workflows=[ImageJobWorkflow, ArchiveJobsWorkflow],
+        activities=[
+            WatchdogActivities(client).read_idle_seconds,
+            let_results_in,
+            archive.archive_closed_jobs,
+        ],
         sticky_queue_schedule_to_start_timeout=STICKY_QUEUE_TIMEOUT,
     )
 
@@ -138,11 +152,17 @@ def _graces(settings: WorkerSettings) -> StopGraces:
     )
 
 
+def _scratch(settings: WorkerSettings) -> Scratch:
+    try:
+        return Scratch(settings.data_dir.absolute() / "tmp")
+    except OSError as error:
+        raise SettingsError(f"DARKROOM_DATA_DIR: {error.strerror}") from error
+
+
 async def _add_generation(
-    process: Process, settings: WorkerSettings, stack: AsyncExitStack
+    process: Process, client: Client, settings: WorkerSettings, stack: AsyncExitStack
 ) -> None:
-    store = open_store(settings.artifacts_url)
-    scratch = Scratch(settings.data_dir.absolute() / "tmp")
+    store, scratch = open_store(settings.artifacts_url), _scratch(settings)
     stack.callback(scratch.close)
     for name, spec in settings.engine_classes.items():
         engine = _engine(name, spec, settings)
@@ -152,66 +172,117 @@ async def _add_generation(
             engine,
             store,
             scratch,
-            TemporalOwnership(process.client),
-            process.client.identity,
+            TemporalOwnership(client),
+            client.identity,
             _graces(settings),
             settings.stall_store_seconds,
         )
         process.generation.append(activities)
-        process.generate.append(_generate_worker(process.client, settings, activities, name))
+        process.generate.append(_generate_worker(client, settings, activities, name))
 
 
-async def _run(settings: WorkerSettings, parts: Sequence[str], stop: asyncio.Event) -> None:
+async def _prepare(
+    process: Process, settings: WorkerSettings, parts: Sequence[str], stack: AsyncExitStack
+) -> None:
+    """Connect and load, however long that takes."""
     runtime = Runtime(
         telemetry=TelemetryConfig(), worker_heartbeat_interval=WORKER_HEARTBEAT_INTERVAL
     )
-    client = await _keep_trying(lambda: connect(runtime=runtime), stop)
-    if client is None:
-        return
-    await _keep_trying(lambda: register_search_attributes(client), stop)
-    process = Process(client)
+    client: Client = await _keep_trying(lambda: connect(runtime=runtime))
+    await _keep_trying(lambda: register_search_attributes(client))
+    if "workflows" in parts:
+        interval = timedelta(seconds=settings.archive_interval_seconds)
+        await _keep_trying(lambda: ensure_archiver(client, interval))
+        process.workflows.append(_workflow_worker(client, settings))
+    if "generate" in parts:
+        await _add_generation(process, client, settings, stack)
+    process.client = client
+
+
+async def _run(settings: WorkerSettings, parts: Sequence[str], stop: asyncio.Event) -> None:
+    process = Process()
     async with AsyncExitStack() as stack:
-        if "workflows" in parts:
-            process.workflows.append(_workflow_worker(client))
-        if "generate" in parts:
-            await _add_generation(process, settings, stack)
+        # First, so that a worker which waits for Temporal or for its models is seen to be alive.
         port = await stack.enter_async_context(
             serve_health(settings.health_host, settings.health_port, process.is_ready)
         )
-        logger.info("serving %s as %s; health on port %d", ",".join(parts), client.identity, port)
-        await _serve(process, stop)
+        logger.info("starting; health on port %d", port)
+        if await _is_done_before(stop, _prepare(process, settings, parts, stack)):
+            identity = process.client.identity if process.client else ""
+            logger.info("serving %s as %s; health on port %d", ",".join(parts), identity, port)
+            await _serve(process, stop)
+
+
+async def _is_done_before(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+    """Do the work, unless a stop is asked for meanwhile; then it is cancelled."""
+    task, asked = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    await asyncio.wait([task, asked], return_when=asyncio.FIRST_COMPLETED)
+    asked.cancel()
+    if not task.done():
+        task.cancel()
+        await asyncio.wait([task])
+        return False
+    task.result()
+    return True
 
 
 async def _serve(process: Process, stop: asyncio.Event) -> None:
-    """Run until asked to stop, or until a part fails."""
+    """Run until asked to stop, or until a part fails; either way jobs are handed back."""
     running = [asyncio.create_task(worker.run()) for worker in process.workers]
+    process.is_serving = True
     asked = asyncio.create_task(stop.wait())
     await asyncio.wait([asked, *running], return_when=asyncio.FIRST_COMPLETED)
     asked.cancel()
-    if all(not task.done() for task in running):
-        logger.info("stopping: jobs are brought to a checkpoint and handed back")
-        await process.shut_down()
+    process.is_serving = False
+    logger.info("stopping: jobs are brought to a checkpoint and handed back")
+    await process.shut_down()
     await asyncio.gather(*running)
 
 
-async def _keep_trying(act: Callable[[], Awaitable[Any]], stop: asyncio.Event) -> Any:
+async def _keep_trying(act: Callable[[], Awaitable[Any]]) -> Any:
     """Try until it works: a worker may be up before Temporal is, or before its namespace."""
-    while not stop.is_set():
+    while True:
         try:
             return await act()
         except (RPCError, RuntimeError) as error:
             logger.warning("Temporal can't be used yet, trying again: %s", error)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), _RECONNECT_SECONDS)
-    return None
+        await asyncio.sleep(_RECONNECT_SECONDS)
 
 
-async def _main(settings: WorkerSettings, parts: Sequence[str]) -> None:
+async def _main(settings: WorkerSettings, parts: Sequence[str]) -> NoReturn:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    await _run(settings, parts, stop)
+    code = 0
+    try:
+        await _run(settings, parts, stop)
+    except SettingsError as error:
+        code = _refuse(error)
+    except Exception:
+        logger.exception("the worker failed")
+        code = 1
+    logging.shutdown()
+    # Not by the interpreter's way out, which can abort while the SDK's threads still run, nor by
+    # asyncio's, which waits for a thread that hangs in the store.
+    os._exit(code)
+
+
+def _refuse(error: SettingsError) -> int:
+    sys.stderr.write(f"worker: {error}\n")
+    sys.stderr.flush()
+    return 2
+
+
+def _read_settings() -> WorkerSettings:
+    settings = WorkerSettings.from_environ(os.environ)
+    for name, spec in settings.engine_classes.items():
+        if not spec and name not in BUILT_IN_ENGINES:
+            raise SettingsError(
+                f"DARKROOM_ENGINES: no engine {name} is built in; name its class, "
+                f"{name}=module:Class"
+            )
+    return settings
 
 
 def _parse_parts(text: str) -> list[str]:
@@ -234,19 +305,14 @@ def main() -> int:
     )
     arguments = parser.parse_args()
     try:
-        settings = WorkerSettings.from_environ(os.environ)
+        settings = _read_settings()
     except SettingsError as error:
-        sys.stderr.write(f"worker: {error}\n")
-        return 2
+        return _refuse(error)
     logging.basicConfig(
         level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    asyncio.run(_main(settings, arguments.serve))
-    return 0
+    return asyncio.run(_main(settings, arguments.serve))
 
 
 if __name__ == "__main__":
-    code = main()
-    logging.shutdown()
-    # The interpreter's own way out can abort while the SDK's threads still run.
-    os._exit(code)
+    sys.exit(main())

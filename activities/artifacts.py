@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import secrets
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
@@ -17,6 +18,7 @@ _EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp"}
 # Not every file system, and no system but Linux, has files without a name.
 _O_TMPFILE = getattr(os, "O_TMPFILE", os.O_CREAT | os.O_EXCL | os.O_DIRECTORY)
 _NO_NAMELESS_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOTSUP, errno.ENOENT)
+_LOST_RACES = 20
 _KEY_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -34,6 +36,13 @@ class ArtifactStore(Protocol):
         """Read, or raise `ArtifactLostError`."""
         ...
 
+    async def list(self, prefix: str) -> list[str]:
+        """The keys directly below `prefix`, sorted."""
+        ...
+
+    async def delete(self, key: str) -> None:
+        """Remove; what is gone already is no error."""
+
     async def check(self) -> None:
         """Raise unless the store can be written to now."""
 
@@ -41,7 +50,8 @@ class ArtifactStore(Protocol):
 def open_store(url: str) -> "LocalArtifactStore":
     """The store that a `file://` URL names."""
     parts = urlsplit(url)
-    if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not parts.path:
+    is_folder = parts.path.startswith("/") and not parts.query and not parts.fragment
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not is_folder:
         raise ValueError(
             "must be a file:// URL with an absolute path, such as file:///srv/darkroom"
         )
@@ -52,7 +62,7 @@ async def put_image(
     store: ArtifactStore, job_id: str, data: bytes, media_type: str, size: tuple[int, int]
 ) -> ArtifactRef:
     """Store a finished image under its own hash; `size` is width and height in pixels."""
-    sha256 = hashlib.sha256(data).hexdigest()
+    sha256 = await _sha256(data)
     key = f"jobs/{job_id}/{sha256}.{_EXTENSIONS[media_type]}"
     await store.put(key, data)
     return ArtifactRef(
@@ -68,10 +78,14 @@ async def put_image(
 async def get_image(store: ArtifactStore, artifact: ArtifactRef) -> bytes:
     """The recorded bytes and no others, or `ArtifactLostError`."""
     data = await store.get(artifact.key)
-    digest = await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest())
-    if digest != artifact.sha256:
+    if await _sha256(data) != artifact.sha256:
         raise ArtifactLostError("the stored bytes are not the recorded ones")
     return data
+
+
+async def _sha256(data: bytes) -> str:
+    """In a thread: some tens of megabytes would hold up every heartbeat."""
+    return await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest())
 
 
 async def put_checkpoint(
@@ -107,6 +121,27 @@ class LocalArtifactStore:
         except OSError as error:
             raise _storage_error("read", error) from error
 
+    async def list(self, prefix: str) -> list[str]:
+        """See `ArtifactStore.list`."""
+        folder = self._path(prefix)
+        try:
+            names = await asyncio.to_thread(
+                lambda: sorted(entry.name for entry in folder.iterdir())
+            )
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise _storage_error("read", error) from error
+        return [f"{prefix}/{name}" for name in names if _KEY_PART.fullmatch(name)]
+
+    async def delete(self, key: str) -> None:
+        """See `ArtifactStore.delete`. A folder goes with its last file."""
+        path = self._path(key)
+        try:
+            await asyncio.to_thread(_delete, path)
+        except OSError as error:
+            raise _storage_error("changed", error) from error
+
     async def check(self) -> None:
         """Write and remove one small file."""
         try:
@@ -126,6 +161,12 @@ def _storage_error(what: str, error: OSError) -> WorkError:
     return WorkError(ErrorKind.STORAGE, f"the artifact store could not be {what}: {reason}")
 
 
+def _delete(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    with suppress(OSError):  # not empty, or gone
+        path.parent.rmdir()
+
+
 def _probe(root: Path) -> None:
     root.mkdir(parents=True, exist_ok=True)
     probe = root / f".probe-{secrets.token_hex(8)}"
@@ -136,6 +177,14 @@ def _probe(root: Path) -> None:
 
 
 def _write(root: Path, path: Path, data: bytes) -> None:
+    for _ in range(_LOST_RACES):
+        # A folder is removed with its last file, which may happen just now.
+        with suppress(FileNotFoundError):
+            return _write_once(root, path, data)
+    return _write_once(root, path, data)
+
+
+def _write_once(root: Path, path: Path, data: bytes) -> None:
     _make_folder(root, path.parent)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
@@ -144,6 +193,8 @@ def _write(root: Path, path: Path, data: bytes) -> None:
     except FileExistsError:
         if path.read_bytes() != data:
             _write_by_rename(path, data)
+        # Whoever wrote the name may have been killed before it was flushed.
+        os.fsync(folder)
     except OSError as error:
         if error.errno not in _NO_NAMELESS_FILES:
             raise

@@ -5,7 +5,7 @@ import contextlib
 import os
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from temporalio import activity
@@ -61,7 +61,7 @@ class Attempt:
         self._ownership = ownership
         self._worker = worker
         self._graces = graces
-        self._claimed = False
+        self._work: asyncio.Future[WorkResult] | None = None
         self._on_stop: Callable[[StopRequest], None] | None = None
         self._total_steps = input.parameters.num_inference_steps
         self._step = input.checkpoint.step if input.checkpoint else 0
@@ -69,7 +69,10 @@ class Attempt:
         self._moved(Phase.LOAD)
 
     def on_stop(self, callback: Callable[[StopRequest], None]) -> None:
-        """Call back once when an end is asked for, at once if it already was."""
+        """Call back when an end is asked for, and again if it is to be sooner.
+
+        Until this is called the attempt has nothing to lose, and a stop ends it at once.
+        """
         self._on_stop = callback
         if self.stop is not None:
             callback(self.stop)
@@ -81,8 +84,11 @@ class Attempt:
         self._moved(Phase.STEP)
 
     def start_over(self) -> None:
-        """The checkpoint was of no use: the steps count from the first again."""
-        self._step, self._percent, self.checkpoint = 0, 0, None
+        """The checkpoint was of no use: the steps count from the first again.
+
+        The percentage stands still until they have caught up, since it never falls.
+        """
+        self._step, self.checkpoint = 0, None
 
     def phase_begun(self, phase: Phase) -> None:
         """The work turned to something that isn't a step."""
@@ -101,27 +107,31 @@ class Attempt:
 
     async def run(self, work: Callable[["Attempt"], Awaitable[WorkResult]]) -> WorkResult:
         """Claim the job, do the work, and translate whatever happens for the workflow."""
-        beside = [asyncio.create_task(self._beat()), asyncio.create_task(self._watch_worker())]
+        beside = [
+            asyncio.create_task(watch)
+            for watch in (self._beat(), self._watch_worker(), self._watch_job())
+        ]
         try:
             return await self._run_until_stopped(work)
         except JobLostError as error:
             raise ApplicationError(str(error), type=CLAIM_REFUSED, non_retryable=True) from error
         except WorkError as error:
             raise self._failure(error) from None
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             # A fault of ours: the log gets all of it, the user only what helps.
             activity.logger.exception("the attempt failed unexpectedly")
             kind = type(error).__name__
-            raise self._failure(WorkError(ErrorKind.INTERNAL, f"unexpected {kind}")) from error
+            # Without its cause, whose words and paths Temporal would keep in history.
+            raise self._failure(WorkError(ErrorKind.INTERNAL, f"unexpected {kind}")) from None
         finally:
+            # Not awaited: a cancellation that came just now would take the result with it.
             for task in beside:
                 task.cancel()
-            await asyncio.gather(*beside, return_exceptions=True)
 
     async def _run_until_stopped(
         self, work: Callable[["Attempt"], Awaitable[WorkResult]]
     ) -> WorkResult:
-        task = asyncio.ensure_future(self._claim_and(work))
+        self._work = task = asyncio.ensure_future(self._claim_and(work))
         while True:
             try:
                 return await asyncio.shield(task)
@@ -130,39 +140,66 @@ class Attempt:
                     return self.result(stopped=self.stop.reason)
                 if task.cancelled():
                     raise
-                self._heed_cancellation(task)
+                self._heed_cancellation()
 
     async def _claim_and(self, work: Callable[["Attempt"], Awaitable[WorkResult]]) -> WorkResult:
         await self._ownership.claim(self.input.dispatch)
-        self._claimed = True
-        if self.stop is not None and self.stop.reason is not None:
-            return self.result(stopped=self.stop.reason)
         return await work(self)
 
-    def _heed_cancellation(self, task: asyncio.Future[WorkResult]) -> None:
+    def _heed_cancellation(self) -> None:
         """Temporal cancelled the activity: the details say what was meant."""
         details = activity.cancellation_details()
         graces = self._graces
         if details is None or details.not_found or details.timed_out or details.reset:
             self._ask_stop(StopRequest(None, checkpoint=False, grace=graces.cancel))
-            task.cancel()
+            self._end_work()
         elif details.worker_shutdown:
+            # The worker's grace is over, and the engine's was within it: nothing is left to wait
+            # for but a store that doesn't answer.
             self._ask_stop(StopRequest(StopReason.WORKER_STOPPING, True, graces.worker_stopping))
+            self._end_work()
         else:
             reason = StopReason.OPERATOR_PAUSE if details.paused else StopReason.PAUSE
             self._ask_stop(StopRequest(reason, True, graces.pause))
-        if not self._claimed:
-            task.cancel()
 
     def _ask_stop(self, request: StopRequest) -> None:
-        if self.stop is None:
+        """Stop for the first reason that was given, but as soon as any of them wants it.
+
+        A job that is lost is stopped for nothing else.
+        """
+        known = self.stop
+        if known is None or request.reason is None:
             self.stop = request
-            if self._on_stop is not None:
-                self._on_stop(request)
+        elif request.grace < known.grace:
+            self.stop = replace(known, grace=request.grace)
+        else:
+            return
+        if self._on_stop is not None:
+            self._on_stop(self.stop)
+        else:
+            self._end_work()
+
+    def _end_work(self) -> None:
+        if self._work is not None:
+            self._work.cancel()
 
     async def _watch_worker(self) -> None:
         await activity.wait_for_worker_shutdown()
         self._ask_stop(StopRequest(StopReason.WORKER_STOPPING, True, self._graces.worker_stopping))
+
+    async def _watch_job(self) -> None:
+        """Notice that a job is lost, or cancelled, while it is brought to a stop.
+
+        Temporal tells an activity only once that it is cancelled, so this one has to ask.
+        """
+        try:
+            while True:
+                await asyncio.sleep(HEARTBEAT_INTERVAL.total_seconds())
+                if self.stop is not None:
+                    await self._ownership.confirm(self._heartbeat())
+        except JobLostError:
+            self._ask_stop(StopRequest(None, checkpoint=False, grace=self._graces.cancel))
+            self._end_work()
 
     async def _beat(self) -> None:
         while True:
@@ -171,8 +208,9 @@ class Attempt:
 
     def _moved(self, phase: Phase) -> None:
         self._moved_at = time.monotonic()
+        self._percent = max(self._percent, {Phase.DECODE: 98, Phase.STORE: 99}.get(phase, 0))
         self._progress = Progress(
-            percent={Phase.DECODE: 98, Phase.STORE: 99}.get(phase, self._percent),
+            percent=self._percent,
             step=self._step,
             total_steps=self._total_steps,
             phase=phase,
@@ -181,7 +219,7 @@ class Attempt:
 
     def _percent_of(self, step: int) -> int:
         """Steps fill 0 to 97; decoding and storing come after them, and 100 is SUCCESS."""
-        return min(97 * step // max(self._total_steps, 1), 97)
+        return max(0, min(97 * step // max(self._total_steps, 1), 97))
 
     def _heartbeat(self) -> AttemptHeartbeat:
         return AttemptHeartbeat(

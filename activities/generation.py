@@ -20,7 +20,7 @@ from activities.engines.base import (
 )
 from activities.errors import ErrorKind, WorkError
 from activities.imaging.inspection import NotAnImageError, inspect_image
-from activities.models import ArtifactRef, CheckpointRef, Phase, StopReason, WorkInput, WorkResult
+from activities.models import ArtifactRef, CheckpointRef, Phase, WorkInput, WorkResult
 from activities.ownership import Ownership
 from activities.scratch import Scratch
 
@@ -45,8 +45,8 @@ class GenerationActivities:
         self._worker = worker
         self._graces = graces
         self._store_seconds = store_seconds
-        # The workflows whose jobs were given back because this worker is stopping.
-        self.handed_back: list[str] = []
+        # The workflows whose attempts ended while this worker was stopping.
+        self.last_served: list[str] = []
 
     @activity.defn
     async def generate_image(self, input: WorkInput) -> WorkResult:
@@ -55,10 +55,11 @@ class GenerationActivities:
         A repeated attempt stores the same bytes under the same key.
         """
         attempt = Attempt(input, self._ownership, self._worker, self._graces)
-        result = await attempt.run(self._generate)
-        if result.stopped is StopReason.WORKER_STOPPING:
-            self.handed_back.append(activity.info().workflow_id or "")
-        return result
+        try:
+            return await attempt.run(self._generate)
+        finally:
+            if activity.is_worker_shutdown():
+                self.last_served.append(activity.info().workflow_id or "")
 
     async def _generate(self, attempt: Attempt) -> WorkResult:
         work = attempt.input
@@ -102,7 +103,8 @@ class GenerationActivities:
         if ref is None:
             return None, ""
         try:
-            return await self._store.get(ref.key), ""
+            async with _store_limit(self._store_seconds):
+                return await self._store.get(ref.key), ""
         except ArtifactLostError:
             attempt.start_over()
             return None, "the image is stored; started over: the checkpoint was lost"
@@ -127,7 +129,7 @@ class GenerationActivities:
 
 @asynccontextmanager
 async def _store_limit(seconds: float) -> AsyncIterator[None]:
-    """Turn a write that takes too long into an error of kind STORAGE."""
+    """Turn what takes too long into an error of kind STORAGE."""
     try:
         async with asyncio.timeout(seconds):
             yield

@@ -1,5 +1,6 @@
 """Whether an attempt owns its job: asked before the engine is touched, and before a write."""
 
+import asyncio
 from typing import Protocol
 
 from temporalio import activity
@@ -40,6 +41,7 @@ class TemporalOwnership:
         worker = self._client.identity
         while not await self._try_claim(ClaimInput(dispatch=dispatch, worker=worker)):
             activity.logger.warning("no workflow worker has answered the claim; asking again")
+            await asyncio.sleep(_CLAIM_PAUSE_SECONDS)
 
     async def _try_claim(self, claim: ClaimInput) -> bool:
         info = activity.info()
@@ -51,7 +53,10 @@ class TemporalOwnership:
             await handle.execute_update(
                 self._claim_update, claim, id=f"{self._claim_update}-{claim.dispatch}"
             )
-        except WorkflowUpdateRPCTimeoutOrCancelledError:
+        except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+            # The SDK's word for two things: nobody answered, and this attempt was cancelled.
+            if isinstance(error.__cause__, asyncio.CancelledError):
+                raise error.__cause__ from None
             return False
         except WorkflowUpdateFailedError as error:
             raise JobLostError(str(error.cause)) from error
@@ -78,6 +83,7 @@ class TemporalOwnership:
             # Out of reach: the heartbeat timeout decides, and the keys are this dispatch's own.
 
 
+_CLAIM_PAUSE_SECONDS = 0.5
 _PASSING = frozenset(
     {
         RPCStatusCode.UNAVAILABLE,
@@ -85,5 +91,8 @@ _PASSING = frozenset(
         RPCStatusCode.CANCELLED,
         RPCStatusCode.RESOURCE_EXHAUSTED,
         RPCStatusCode.ABORTED,
+        # What the SDK makes of a connection that broke during the call.
+        RPCStatusCode.UNKNOWN,
+        RPCStatusCode.INTERNAL,
     }
 )

@@ -7,6 +7,8 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from activities.artifacts import open_store
+
 _PREFIX = "DARKROOM_"
 _ENGINE = re.compile(r"([a-z0-9][a-z0-9_-]{0,39})(?:=([\w.]+:\w+))?")
 
@@ -22,6 +24,8 @@ def parse_engines(text: str) -> dict[str, str]:
         match = _ENGINE.fullmatch(part)
         if match is None:
             raise ValueError(f"{part!r} is neither `name` nor `name=module:Class`")
+        if match[1] in engines:
+            raise ValueError(f"the engine {match[1]} is named twice")
         engines[match[1]] = match[2] or ""
     if not engines:
         raise ValueError("at least one engine is needed")
@@ -34,7 +38,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     data_dir: Path = Path("data")
-    store_url: str = ""
+    store_url: Annotated[str, AfterValidator(lambda url: open_store(url) and url)] = ""
     engines: Annotated[str, AfterValidator(lambda text: parse_engines(text) and text)] = (
         "procedural"
     )
@@ -74,6 +78,8 @@ class WorkerSettings(Settings):
     stall_step_seconds: float = Field(default=120, ge=1, le=86_400)
     stall_decode_seconds: float = Field(default=120, ge=1, le=86_400)
     stall_store_seconds: float = Field(default=60, ge=1, le=86_400)
+    archive_interval_seconds: float = Field(default=300, ge=1, le=86_400)
+    archive_settle_seconds: float = Field(default=60, ge=0, le=86_400)
     health_host: str = "127.0.0.1"
     health_port: int = Field(default=8001, ge=0, le=65_535)
     log_level: str = Field(default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$")

@@ -1,12 +1,18 @@
 """`python -m api`: serves the REST API until it is told to stop."""
 
 import asyncio
+import contextlib
 import logging
 import os
+import signal
+import socket
 import sys
+from collections.abc import Iterator
 from datetime import timedelta
 
 import uvicorn
+from fastapi import FastAPI
+from temporalio.client import Client
 
 from activities.artifacts import open_store
 from activities.settings import SettingsError
@@ -21,38 +27,87 @@ _SHUTDOWN_SECONDS = 5
 logger = logging.getLogger("darkroom.api")
 
 
-async def _serve(settings: ApiSettings) -> None:
-    client = await connect(lazy=True, retry_for=_RETRY_FOR)
-    app = create_app(client, open_store(settings.artifacts_url), settings)
+class ListenError(Exception):
+    """The port is taken, or the host is not this machine."""
+
+
+class _Server(uvicorn.Server):
+    """Ends with 0 on a signal, and before that lets the application answer whoever waits."""
+
+    def __init__(self, config: uvicorn.Config, stopping: asyncio.Event) -> None:
+        super().__init__(config)
+        self._stopping = stopping
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Uvicorn's own handlers raise the signal again at the end, which would be the exit."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop)
+        yield
+
+    def _stop(self) -> None:
+        # Whoever asks twice doesn't want to wait.
+        self.force_exit = self.should_exit
+        self.should_exit = True
+        self._stopping.set()
+
+
+async def _serve(settings: ApiSettings, listener: socket.socket) -> None:
+    client = await _connect()
+    app: FastAPI = create_app(client, open_store(settings.artifacts_url), settings)
     if not settings.is_loopback_only:
         logger.warning(
             "listening on %s without API keys: whoever reaches it can use it", settings.api_host
         )
     config = uvicorn.Config(
         app,
-        host=settings.api_host,
-        port=settings.api_port,
         log_config=None,
         log_level="warning",
         access_log=False,
+        server_header=False,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
-    await uvicorn.Server(config).serve()
+    await _Server(config, app.state.stopping).serve(sockets=[listener])
+
+
+async def _connect() -> Client:
+    try:
+        return await connect(lazy=True, retry_for=_RETRY_FOR)
+    # Nothing is reached yet: a profile or a certificate that isn't there, a value of no use.
+    except (RuntimeError, ValueError, OSError) as error:
+        raise SettingsError(f"TEMPORAL_*: {error}") from error
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Take the port first, so that a process that can't serve ends before it begins anything."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise ListenError(f"can't listen on {host} port {port}: {error.strerror}") from error
 
 
 def main() -> int:
     """Serve; returns the exit code."""
     try:
         settings = ApiSettings.from_environ(os.environ)
+        logging.basicConfig(
+            level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+        )
+        with _listen(settings.api_host, settings.api_port) as listener:
+            asyncio.run(_serve(settings, listener))
     except SettingsError as error:
         sys.stderr.write(f"api: {error}\n")
         return 2
-    logging.basicConfig(
-        level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    asyncio.run(_serve(settings))
+    except ListenError as error:
+        sys.stderr.write(f"api: {error}\n")
+        return 1
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    logging.shutdown()
+    # The interpreter's own way out can hang or abort while the SDK's threads still run.
+    os._exit(code)

@@ -11,7 +11,9 @@ from temporalio.service import RPCError
 
 from activities.artifacts import ArtifactStore
 from api import errors
+from api.head import HeadMiddleware
 from api.jobs import Jobs
+from api.openapi import DescribedApp
 from api.routes import health, jobs
 from api.settings import ApiSettings
 from workflows.search_attributes import register_search_attributes
@@ -30,17 +32,24 @@ logger = logging.getLogger("darkroom.api")
 
 def create_app(client: Client, store: ArtifactStore, settings: ApiSettings) -> FastAPI:
     """The application, over a client that may still be out of reach of its server."""
-    app = FastAPI(
+    app = DescribedApp(
         title="Darkroom",
         version=VERSION,
         description=_DESCRIPTION,
         lifespan=_lifespan,
-        max_body_size=settings.max_body_bytes,
+        servers=[{"url": settings.public_url}] if settings.public_url else None,
+        generate_unique_id_function=lambda route: route.name,
+        # A redirect to the path without its last slash would name the host that the client did.
+        redirect_slashes=False,
     )
+    # Set when the process is told to stop.
+    app.state.stopping = asyncio.Event()
     app.state.client = client
     app.state.store = store
     app.state.public_url = settings.public_url
+    app.state.max_body_bytes = settings.max_body_bytes
     app.state.jobs = Jobs(client, store, tuple(settings.engine_classes))
+    app.add_middleware(HeadMiddleware)
     errors.install(app)
     app.include_router(jobs.router)
     app.include_router(health.router)

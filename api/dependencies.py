@@ -1,5 +1,6 @@
 """What routes take from the application, and the conditional-request headers."""
 
+import asyncio
 import hashlib
 from typing import Annotated
 
@@ -19,8 +20,14 @@ def _base_url(request: Request) -> str:
     return configured or str(request.base_url).rstrip("/")
 
 
+def _stopping(request: Request) -> asyncio.Event:
+    stopping: asyncio.Event = request.app.state.stopping
+    return stopping
+
+
 JobsDependency = Annotated[Jobs, Depends(_jobs)]
 BaseUrl = Annotated[str, Depends(_base_url)]
+Stopping = Annotated[asyncio.Event, Depends(_stopping)]
 IfNoneMatch = Annotated[
     str | None,
     Header(description="Entity tags that the client has: 304 if the answer would be the same"),

@@ -88,12 +88,13 @@ def _own_words(request: Request, error: HTTPException) -> HTTPException:
     if not isinstance(error, Problem) and error.status_code == NotFound.status:
         return NotFound()
     if error.status_code == MethodNotAllowed.status:
-        return MethodNotAllowed(", ".join(_methods_at(request)))
+        named = (error.headers or {}).get("Allow", "").split(", ")
+        return MethodNotAllowed(", ".join(_methods_at(request) or sorted(named)))
     return error
 
 
 def _methods_at(request: Request) -> list[str]:
-    """Every method of this path; the framework's own list stops at the first matching route."""
+    """Every documented method of this path: the framework itself names the first route's only."""
     paths = request.app.openapi()["paths"]
     found = {
         method.upper()

@@ -1,9 +1,10 @@
 """What the routes ask for: starting, reading and controlling jobs, for one tenant."""
 
+import asyncio
 import secrets
 import time
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 from fastapi.exceptions import RequestValidationError
@@ -12,9 +13,18 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.artifacts import ArtifactLostError, ArtifactStore, get_image
 from activities.models import ArtifactRef, GenerationParameters
-from api.errors import ArtifactLost, IllegalTransition, JobNotFound, NoImageYet
+from api.outage import ANSWER_WITHIN, answered
 from api.presenter import DEFAULT_TENANT
+from api.problems import (
+    ArtifactLost,
+    IllegalTransition,
+    JobNotFound,
+    NoImageYet,
+    StoreUnavailable,
+    TemporalUnavailable,
+)
 from api.schemas import CreateJobRequest
+from workflows.job_record import JobRecord
 from workflows.messages import (
     SIGNAL_CANCEL,
     SIGNAL_PAUSE,
@@ -28,11 +38,14 @@ from workflows.messages import (
     workflow_id_for,
 )
 from workflows.reading import JobReader
+from workflows.search_attributes import register_search_attributes
 from workflows.state_machine import JobEvent, JobState
 from workflows.submission import start_job
 
 # How long a control call waits for its effect before it answers that the wish is on record.
 CONTROL_WAIT = timedelta(seconds=2)
+
+_STORE_SECONDS = 10.0
 
 # Exact in JavaScript, whose numbers are doubles.
 _CHOSEN_SEED_LIMIT = 2**53
@@ -52,7 +65,7 @@ class Jobs:
         self._store = store
         self._engines = engines
         self._tenant = tenant
-        self._reader = JobReader(client)
+        self._reader = JobReader(client, store)
 
     @property
     def _source(self) -> str:
@@ -60,12 +73,36 @@ class Jobs:
 
     async def create(self, asked: CreateJobRequest) -> JobView:
         """Start a job; once this returns it can't be lost."""
-        job_id = uuid4().hex
-        await start_job(self._client, job_id, self._job_input(asked))
-        return await self._reader.read(job_id)
+        job_id, request = uuid4().hex, self._job_input(asked)
+        async with answered():
+            await self._start(job_id, request)
+        try:
+            async with answered():
+                return await self._reader.read(job_id)
+        except TemporalUnavailable:
+            # The job has started: whoever asked must learn its id.
+            return JobRecord(job_id, datetime.now(UTC), request).view()
+
+    async def _start(self, job_id: str, request: ImageJobInput) -> None:
+        try:
+            await start_job(self._client, job_id, request)
+        except RPCError as error:
+            if not _lacks_search_attributes(error):
+                raise
+            # The server's database is new, and younger than this process.
+            await register_search_attributes(self._client)
+            await self._start_where_just_registered(job_id, request)
+
+    async def _start_where_just_registered(self, job_id: str, request: ImageJobInput) -> None:
+        try:
+            await start_job(self._client, job_id, request)
+        except RPCError as error:
+            if not _lacks_search_attributes(error):
+                raise
+            raise TemporalUnavailable from error
 
     def _job_input(self, asked: CreateJobRequest) -> ImageJobInput:
-        engine = asked.engine or self._engines[0]
+        engine = self._engines[0] if asked.engine is None else asked.engine
         if engine not in self._engines:
             message = f"there is no engine {engine!r}; choose from {', '.join(self._engines)}"
             raise RequestValidationError([{"loc": ("body", "engine"), "msg": message}])
@@ -85,14 +122,16 @@ class Jobs:
         """The job, or `JobNotFound`, which another tenant's job is too."""
         if job_id_of(workflow_id_for(job_id)) is None:
             raise JobNotFound
-        view = await self._reader.read(job_id)
+        async with answered():
+            view = await self._reader.read(job_id)
         if (view.request.tenant if view.request else DEFAULT_TENANT) != self._tenant:
             raise JobNotFound
         return view
 
     async def read_after_change(self, known: JobView, limit: timedelta) -> JobView:
         """The job once its state has changed, or after `limit`."""
-        return await self._reader.read_after_change(known.id, known, limit)
+        async with answered(limit + ANSWER_WITHIN):
+            return await self._reader.read_after_change(known.id, known, limit)
 
     async def image(self, job_id: str) -> tuple[ArtifactRef, bytes]:
         """The finished image's bytes, checked against the recorded hash."""
@@ -101,10 +140,14 @@ class Jobs:
             raise NoImageYet(f"The job is {view.state}: it has no image.", view.state)
         artifact = view.status.result.artifact
         try:
-            return artifact, await get_image(self._store, artifact)
+            async with asyncio.timeout(_STORE_SECONDS):
+                return artifact, await get_image(self._store, artifact)
         except ArtifactLostError as error:
             message = "The image was made, and its bytes were lost since."
             raise ArtifactLost(message) from error
+        # A network file system that is gone blocks its readers.
+        except TimeoutError as error:
+            raise StoreUnavailable("The artifact store doesn't answer.") from error
 
     async def cancel(self, job_id: str, message: str) -> JobView:
         """Cancel; a finished job is left as it is."""
@@ -132,7 +175,8 @@ class Jobs:
             return view
         if view.state is not JobState.PAUSED and view.status.pending_request != "pause":
             raise _refusal(JobEvent.RESUME, view)
-        view = await self._control(view, SIGNAL_RESUME, message, None, goes_on)
+        wish: PendingRequest | None = "resume" if view.state is JobState.PAUSED else None
+        view = await self._control(view, SIGNAL_RESUME, message, wish, goes_on)
         if view.state.is_terminal:
             raise _refusal(JobEvent.RESUME, view)
         return view
@@ -148,14 +192,15 @@ class Jobs:
         """Signal, and wait a moment for the effect; what is left is shown as pending."""
         handle = self._reader.handle(view.id)
         try:
-            await handle.signal(signal, ControlNote(source=self._source, message=message))
+            async with answered():
+                await handle.signal(signal, ControlNote(source=self._source, message=message))
         except RPCError as error:
             # The job has ended in between: its final state is the answer.
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
             return await self.read(view.id)
         view = await self._wait(view, is_done)
-        if is_done(view) or wish is None:
+        if is_done(view) or wish is None or view.status.pending_request == "cancel":
             return view
         status = view.status.model_copy(update={"pending_request": wish})
         return view.model_copy(update={"status": status})
@@ -163,8 +208,13 @@ class Jobs:
     async def _wait(self, view: JobView, is_done: Callable[[JobView], bool]) -> JobView:
         loop_until = _deadline(CONTROL_WAIT)
         while not is_done(view) and (left := loop_until()) > timedelta(0):
-            view = await self._reader.read_after_change(view.id, view, left)
+            view = await self.read_after_change(view, left)
         return view
+
+
+def _lacks_search_attributes(error: RPCError) -> bool:
+    is_refusal = error.status is RPCStatusCode.INVALID_ARGUMENT
+    return is_refusal and "search attribute" in error.message
 
 
 def _deadline(limit: timedelta) -> Callable[[], timedelta]:

@@ -1,76 +1,13 @@
 """What clients send and get: the only models whose shape is public."""
 
-import re
-from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    AwareDatetime,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    Strict,
-)
+from pydantic import BaseModel, ConfigDict, Field
 
 from activities.models import MAX_PROMPT_LENGTH, MAX_SIDE, MIN_SIDE, SEED_LIMIT, Phase
-from workflows.messages import JobType
+from api.fields import Label, LabelValue, Options, Prompt, Text, Timestamp, UtcTime
+from workflows.messages import JobType, PendingRequest
 from workflows.state_machine import JobEvent, JobState
-
-_MAX_OPTIONS_DEPTH = 8
-_RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)")
-
-
-def _clean(text: Any) -> Any:
-    if not isinstance(text, str):
-        return text
-    if "\0" in text:
-        raise ValueError("must not contain the character NUL")
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        raise ValueError("must not contain a lone surrogate")
-    return text
-
-
-def _clean_json(value: Any, depth: int = 0) -> Any:
-    """Refuse, at any depth, what JSON has no number or text for."""
-    if depth > _MAX_OPTIONS_DEPTH:
-        raise ValueError(f"must not be nested deeper than {_MAX_OPTIONS_DEPTH} levels")
-    _clean(value)
-    if isinstance(value, float) and value - value != 0:
-        raise ValueError("must not contain NaN or infinity")
-    if isinstance(value, dict):
-        for key, item in value.items():
-            _clean(key)
-            _clean_json(item, depth + 1)
-    elif isinstance(value, list):
-        for item in value:
-            _clean_json(item, depth + 1)
-    return value
-
-
-def _timestamp(value: Any) -> Any:
-    if not isinstance(value, str) or not _RFC3339.fullmatch(value):
-        raise ValueError("must be an RFC 3339 time with a zone, such as 2027-01-31T18:00:00Z")
-    return value
-
-
-def _not_blank(text: str) -> str:
-    if not text.strip():
-        raise ValueError("must not be blank")
-    return text
-
-
-def _utc(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-# BeforeValidator: pydantic's own word for a lone surrogate is harder to understand.
-Text = Annotated[str, BeforeValidator(_clean)]
-Timestamp = Annotated[AwareDatetime, Strict(False), BeforeValidator(_timestamp)]
-Label = Annotated[Text, Field(min_length=1, max_length=63)]
-UtcTime = Annotated[datetime, PlainSerializer(_utc, return_type=str)]
 
 
 class CreateJobRequest(BaseModel):
@@ -94,7 +31,7 @@ class CreateJobRequest(BaseModel):
         },
     )
 
-    prompt: Annotated[Text, AfterValidator(_not_blank)] = Field(
+    prompt: Prompt = Field(
         min_length=1, max_length=MAX_PROMPT_LENGTH, description="What the picture shows"
     )
     negative_prompt: Text = Field(
@@ -124,7 +61,7 @@ class CreateJobRequest(BaseModel):
         description="One of the configured engines; the first of them if left out",
         examples=["procedural"],
     )
-    engine_options: Annotated[dict[str, Any], AfterValidator(_clean_json)] = Field(
+    engine_options: Options = Field(
         default_factory=dict, description="Options of the engine's own", max_length=64
     )
     watermark: Literal["keep"] = Field(
@@ -148,7 +85,7 @@ class CreateJobRequest(BaseModel):
     start_at: Timestamp | None = Field(
         default=None, description="Not before this time; RFC 3339 with a zone"
     )
-    labels: dict[Label, Annotated[Text, Field(max_length=255)]] = Field(
+    labels: dict[Label, LabelValue] = Field(
         default_factory=dict, max_length=16, description="Your own words, kept with the job"
     )
 
@@ -227,7 +164,7 @@ class JobResponse(BaseModel):
     type: JobType = Field(description="What kind of work it is")
     state: JobState = Field(description="Where the job is")
     done: bool = Field(description="Whether the state is final")
-    pending_request: Literal["pause", "cancel"] | None = Field(
+    pending_request: PendingRequest | None = Field(
         description="What was asked for and is not yet carried out"
     )
     waiting_for: str | None = Field(description="Why the job isn't running, in words")

@@ -3,8 +3,8 @@
 `python -m benchmarks.chaos [--jobs 200] [--seed 1] [--in-flight 24]`
 
 Starts a stack of its own (`make run`'s, and two more workers), submits jobs, and at random moments
-kills workers, engines, the API and the Temporal server with -9, freezes workers and lets them go on,
-and pauses, resumes and cancels jobs. The seed decides what is done; when, the machine does.
+kills workers, engines, the API and the Temporal server with -9, freezes workers and lets them go
+on, and pauses, resumes and cancels jobs. The seed decides what is done; when, the machine does.
 """
 
 import argparse

@@ -12,7 +12,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from activities.models import CLAIM_REFUSED, ClaimInput, WorkInput, WorkResult
-    from activities.watchdog import ReadIdleInput, WatchdogActivities
+    from activities.watchdog import ReadIdleInput, WatchdogActivities, let_results_in
     from workflows.job import Job
     from workflows.job_input import UnreadableInputError, read_input
     from workflows.job_record import REQUEST_KEY, JobRecord, initial_memo
@@ -35,6 +35,8 @@ with workflow.unsafe.imports_passed_through():
     # Names, not the module: `from workflows import …` would load it anew for every job.
     from workflows.options import (
         HEARTBEAT_TIMEOUT,
+        LET_RESULTS_IN_RETRY,
+        LET_RESULTS_IN_TIMEOUT,
         MAX_PAUSES,
         READ_IDLE_RETRY,
         READ_IDLE_TIMEOUT,
@@ -66,9 +68,6 @@ class ImageJobWorkflow:
     @workflow.init
     def __init__(self, args: Sequence[RawValue]) -> None:
         info = workflow.info()
-        if info.workflow_type != IMAGE_JOB_WORKFLOW:
-            # Fails the task, not the run: a worker of a newer build may know this type.
-            raise RuntimeError(f"this worker serves no workflow type {info.workflow_type}")
         request, self._unreadable = None, ""
         try:
             request = read_input(args, workflow.payload_converter())
@@ -77,7 +76,7 @@ class ImageJobWorkflow:
         job_id = job_id_of(info.workflow_id)
         if job_id is None:
             self._unreadable = "a job's workflow id is job-<id>: lower-case letters, digits and -"
-        record = JobRecord(job_id or info.workflow_id, info.start_time, request)
+        record = JobRecord(job_id or info.workflow_id, info.workflow_start_time, request)
         self._job = Job(record, workflow.now, workflow.random())
         self._alarm: asyncio.Task[None] | None = None
         self._limit_reached = False
@@ -85,6 +84,9 @@ class ImageJobWorkflow:
     @workflow.run
     async def run(self, args: Sequence[RawValue]) -> JobOutcome:
         """Live until final. FAILED and TIMEOUT_CANCELLED close the run as Failed."""
+        if workflow.info().workflow_type != IMAGE_JOB_WORKFLOW:
+            # Fails the task, not the run: a worker of a newer build may know this type.
+            raise RuntimeError(f"no workflow type {workflow.info().workflow_type} is served here")
         life = asyncio.create_task(self._live())
         while not life.done():
             try:
@@ -149,7 +151,7 @@ class ImageJobWorkflow:
             await workflow.wait_condition(
                 lambda: work.done() or self._job.wishes.call_for_action or self._limit_reached
             )
-            # A result beats any wish: within one task, signals are applied before results.
+            # A result beats any wish.
             if not work.done():
                 await self._interrupt(work)
         if not self._has_given_up_attempt():
@@ -189,7 +191,7 @@ class ImageJobWorkflow:
     async def _interrupt(self, work: Work) -> None:
         job = self._job
         if job.wishes.cancel:
-            job.cancel()
+            await self._cancel_unless_done(work)
         elif job.wishes.call_for_action and job.state is JobState.PENDING:
             job.grant_wishes()
             work.cancel()
@@ -199,6 +201,18 @@ class ImageJobWorkflow:
         elif self._limit_reached:
             await self._judge_limit(work)
         self._publish()
+
+    async def _cancel_unless_done(self, work: Work) -> None:
+        """Within one workflow task the SDK applies signals first, and a result only after them."""
+        if self._job.state is JobState.PROCESSING:
+            with contextlib.suppress(ActivityError):
+                await workflow.execute_local_activity(
+                    let_results_in,
+                    start_to_close_timeout=LET_RESULTS_IN_TIMEOUT,
+                    retry_policy=LET_RESULTS_IN_RETRY,
+                )
+        if not work.done():
+            self._job.cancel()
 
     async def _judge_limit(self, work: Work) -> None:
         self._limit_reached = False

@@ -30,7 +30,7 @@ WATCHDOG = "watchdog"
 
 MAX_MESSAGE_LENGTH = 1000
 
-PendingRequest = Literal["pause", "cancel"]
+PendingRequest = Literal["pause", "resume", "cancel"]
 JobType = Literal["TEXT_TO_IMAGE", "WATERMARK_REMOVAL"]
 
 _WORKFLOW_ID = re.compile(r"job-([a-z0-9][a-z0-9-]{0,99})")
@@ -172,6 +172,8 @@ class JobView(Model):
     status: JobStatus
     transitions: tuple[Transition, ...]
     waiting_for: str | None = None
+    run_id: str = ""
+    is_running: bool = False
 
     @property
     def moment(self) -> tuple[int, str | None]:

@@ -51,6 +51,17 @@ HIGHEST_LOAD = 10.0
 READ_IDLE_TIMEOUT = timedelta(seconds=5)
 READ_IDLE_RETRY = RetryPolicy(maximum_attempts=2)
 
+# It does nothing, so that one which fails has served its purpose too.
+LET_RESULTS_IN_TIMEOUT = timedelta(seconds=2)
+LET_RESULTS_IN_RETRY = RetryPolicy(maximum_attempts=1)
+
+# The archiver may have a month to catch up on; it heartbeats with every job, and goes on for ever.
+ARCHIVE_TIMEOUT = timedelta(hours=6)
+ARCHIVE_HEARTBEAT_TIMEOUT = timedelta(seconds=60)
+ARCHIVE_RETRY = RetryPolicy(
+    initial_interval=timedelta(seconds=5), maximum_interval=timedelta(minutes=5)
+)
+
 # The workflow decides what follows a failed attempt, so that history says why each one ended.
 WORK_RETRY = RetryPolicy(maximum_attempts=1)
 

@@ -14,6 +14,8 @@ from temporalio.client import (
 )
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.archive import read_archived
+from activities.artifacts import ArtifactStore
 from activities.errors import ErrorKind
 from activities.models import AttemptHeartbeat, Progress, WorkResult
 from workflows.job_record import JobRecord, record_from_memo
@@ -22,6 +24,7 @@ from workflows.messages import (
     OPERATOR,
     SIGNAL_CANCEL,
     SIGNAL_PAUSE,
+    SIGNAL_RESUME,
     WATCHDOG,
     JobError,
     JobView,
@@ -34,16 +37,23 @@ from workflows.presence import Presence
 from workflows.state_machine import JobEvent, JobState, Transition
 from workflows.submission import priority_key
 
+# A workflow task is taken within milliseconds where there is a worker.
+_TASK_OVERDUE = timedelta(seconds=1)
+
 
 class JobNotFoundError(Exception):
     """There is no such job."""
 
 
 class JobReader:
-    """Tells of any job: state, reason, progress, and what it waits for."""
+    """Tells of any job: state, reason, progress, and what it waits for.
 
-    def __init__(self, client: Client) -> None:
+    With a store it also tells of the jobs that Temporal has forgotten, from their archive.
+    """
+
+    def __init__(self, client: Client, store: ArtifactStore | None = None) -> None:
         self._client = client
+        self._store = store
         self._presence = Presence(client)
 
     def handle(self, job_id: str) -> WorkflowHandle[object, object]:
@@ -52,7 +62,13 @@ class JobReader:
 
     async def read(self, job_id: str) -> JobView:
         """The job as it is now, or `JobNotFoundError`."""
-        return (await self._read(job_id))[0]
+        try:
+            return (await self._read(job_id))[0]
+        except JobNotFoundError:
+            archived = await read_archived(self._store, job_id) if self._store else None
+            if archived is None:
+                raise
+            return JobView.model_validate_json(archived.view)
 
     async def read_after_change(self, job_id: str, known: JobView, limit: timedelta) -> JobView:
         """The job once its state is no longer the known one, or after `limit`."""
@@ -78,7 +94,11 @@ class JobReader:
             raise JobNotFoundError(job_id)
         record = record_from_memo(job_id, description.start_time, await description.memo())
         view = await self._complete(record, description)
-        return view, description.history_length
+        run = {
+            "run_id": description.run_id,
+            "is_running": description.status is WorkflowExecutionStatus.RUNNING,
+        }
+        return view.model_copy(update=run), description.history_length
 
     async def _wait_for_event(self, job_id: str, seen_events: int) -> None:
         """Return at the first event after those that were seen; a closed run has no more."""
@@ -166,7 +186,9 @@ class JobReader:
             presence = await self._presence.of_workflows(description.task_queue)
             if not presence.is_served:
                 reasons.append("no worker decides what happens next: workflow workers are down")
-                wish = await self._unheard_wish(view.id)
+            # A worker that has just left still counts as present; a task that waits tells earlier.
+            if not presence.is_served or _is_task_overdue(description):
+                wish = await self._unheard_wish(view)
                 view = _with_status(view, pending_request=wish or view.status.pending_request)
         if view.state is JobState.PENDING:
             reasons.append(await self._why_pending(view, attempt))
@@ -194,25 +216,38 @@ class JobReader:
         ahead = max(0, presence.ahead_of(priority_key(request.priority)) - 1)
         return f"a free worker; about {ahead} jobs ahead" if ahead else "a free worker"
 
-    async def _unheard_wish(self, job_id: str) -> PendingRequest | None:
-        """The last signal that no workflow worker has seen yet."""
+    async def _unheard_wish(self, view: JobView) -> PendingRequest | None:
+        """What the signals that no workflow worker has seen yet come to."""
         wish: PendingRequest | None = None
-        async for event in self.handle(job_id).fetch_history_events():
+        async for event in self.handle(view.id).fetch_history_events():
             if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
                 wish = None
             elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED:
                 wish = "cancel"
             elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
                 name = event.workflow_execution_signaled_event_attributes.signal_name
-                wish = _heavier(wish, name)
-        return wish
+                wish = _joined(wish, name)
+        # Whatever would change nothing is refused once it is heard.
+        is_moot = {"pause": view.state is JobState.PAUSED, "resume": view.state is JobState.PENDING}
+        return None if wish and is_moot.get(wish) else wish
 
 
-def _heavier(wish: PendingRequest | None, signal: str) -> PendingRequest | None:
-    """What a further signal makes of an unheard wish: cancel stays, resume takes a pause back."""
+def _joined(wish: PendingRequest | None, signal: str) -> PendingRequest | None:
+    """What a further signal makes of an unheard wish: cancel stays, pause and resume undo each
+    other."""
     if wish == "cancel" or signal == SIGNAL_CANCEL:
         return "cancel"
-    return "pause" if signal == SIGNAL_PAUSE else None
+    if signal == SIGNAL_PAUSE:
+        return None if wish == "resume" else "pause"
+    if signal == SIGNAL_RESUME:
+        return None if wish == "pause" else "resume"
+    return wish
+
+
+def _is_task_overdue(description: WorkflowExecutionDescription) -> bool:
+    task = description.raw_description.pending_workflow_task
+    waited = datetime.now(UTC) - task.scheduled_time.ToDatetime(tzinfo=UTC)
+    return waited > _TASK_OVERDUE
 
 
 def _pending_attempt(

@@ -3,22 +3,22 @@
 Started as `python -m activities.engines.child MODULE:CLASS EVENTS_FD`.
 """
 
-import ctypes
+import contextlib
 import importlib
 import logging
 import os
 import queue
-import signal
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from typing import BinaryIO, cast
+from typing import BinaryIO, NoReturn, cast
 
 from activities.engines import wire
 from activities.engines.base import ImageDone, LocalEngine, PhaseBegun, StartedOver, StepDone
+from activities.engines.guard import leave_guard, stand_back
 from activities.errors import ErrorKind, WorkError
 from activities.models import Model
 
@@ -26,9 +26,7 @@ from activities.models import Model
 _CHECKPOINT_SHARE = 0.02
 _SHORTEST_CHECKPOINT_INTERVAL = 2.0
 
-_PR_SET_PDEATHSIG = 1
-# The worker's heartbeats, cancels and claims go before one more step.
-_NICENESS = 5
+_STANDARD_OUTPUT = 1
 
 logger = logging.getLogger("darkroom.engine")
 
@@ -49,14 +47,20 @@ class Commands:
         return self._runs.get()
 
     def _read(self, stream: BinaryIO) -> None:
-        while (frame := wire.read_frame(stream)) is not None:
-            command = wire.COMMANDS.validate_json(frame.header)
-            if isinstance(command, wire.StopCommand):
-                self.stop = command
-            else:
-                self.stop = None
-                self._runs.put((command, frame.payload if command.has_checkpoint else None))
-        os._exit(0)
+        try:
+            while (frame := wire.read_frame(stream)) is not None:
+                self._take(frame)
+        finally:
+            # Also where a command can't be read: a child that hears nothing more is of no use.
+            os._exit(0)
+
+    def _take(self, frame: wire.Frame) -> None:
+        command = wire.COMMANDS.validate_json(frame.header)
+        if isinstance(command, wire.StopCommand):
+            self.stop = command
+        else:
+            self.stop = None
+            self._runs.put((command, frame.payload if command.has_checkpoint else None))
 
 
 class Reports:
@@ -101,6 +105,7 @@ class Job:
 
     def run(self, command: wire.RunCommand, checkpoint: bytes | None) -> None:
         """Run to the image or to a requested stop."""
+        _mark_log(command.job_id)
         tempfile.tempdir = os.environ["TMPDIR"] = command.scratch
         events = cast("Iterator[object]", iter(self._engine.run(command.parameters, checkpoint)))
         with closing(_Closable(events)):
@@ -148,29 +153,40 @@ class _Closable:
             close()
 
 
-def serve(engine: LocalEngine, commands: Commands, reports: Reports) -> None:
-    """Load, then serve for ever; ends the process after a failure that may have broken it."""
+def serve(spec: str, commands: Commands, reports: Reports) -> None:
+    """Load, then serve for ever; returns after a failure that may have broken the process."""
     try:
+        module, _, name = spec.partition(":")
+        engine: LocalEngine = getattr(importlib.import_module(module), name)()
         engine.load()
+    # Whatever it is, it keeps this engine from serving, and the worker must know.
     except Exception as error:
         logger.exception("the engine could not be loaded")
-        reports.send(_failure(error, ErrorKind.ENGINE_UNAVAILABLE, fatal=True))
+        reports.send(_failure(error, ErrorKind.ENGINE_UNAVAILABLE, "could not be loaded"))
         return
     reports.send(wire.ReadyReport())
-    while True:
-        command, checkpoint = commands.next_run()
-        try:
-            Job(engine, commands, reports).run(command, checkpoint)
-        except Exception as error:
-            fatal = not isinstance(error, WorkError)
-            if fatal:
-                logger.exception("the engine failed")
-            reports.send(_failure(error, ErrorKind.ENGINE_CRASHED, fatal=fatal))
-            if fatal:
-                return
+    while _serve_one(engine, commands, reports):
+        pass
 
 
-def _failure(error: Exception, otherwise: ErrorKind, *, fatal: bool) -> wire.FailureEvent:
+def _serve_one(engine: LocalEngine, commands: Commands, reports: Reports) -> bool:
+    """Serve one job; whether this process can serve another one."""
+    command, checkpoint = commands.next_run()
+    try:
+        Job(engine, commands, reports).run(command, checkpoint)
+    except WorkError as error:
+        reports.send(_failure(error, error.kind, "refused", fatal=False))
+    # Nobody knows what state an engine is in that failed in a way it doesn't know itself.
+    except Exception as error:
+        logger.exception("the engine failed")
+        reports.send(_failure(error, ErrorKind.ENGINE_CRASHED, "failed"))
+        return False
+    return True
+
+
+def _failure(
+    error: Exception, otherwise: ErrorKind, what: str, *, fatal: bool = True
+) -> wire.FailureEvent:
     if isinstance(error, WorkError):
         return wire.FailureEvent(
             error=error.kind,
@@ -182,29 +198,30 @@ def _failure(error: Exception, otherwise: ErrorKind, *, fatal: bool) -> wire.Fai
         message = "the engine ran out of memory"
         return wire.FailureEvent(error=ErrorKind.OUT_OF_MEMORY, message=message, fatal=fatal)
     # What an exception says may hold paths and prompts: the log has it, the user gets its name.
-    message = f"the engine failed with {type(error).__name__}"
+    message = f"the engine {what}: {type(error).__name__}"
     return wire.FailureEvent(error=otherwise, message=message, fatal=fatal)
 
 
-def _die_with_parent() -> None:
-    """On Linux the kernel ends this process with its worker, even while native code hangs."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def _mark_log(job_id: str) -> None:
+    """Say in the log, which has a pipe of its own, what job the following lines belong to."""
+    sys.stdout.flush()
+    with contextlib.suppress(OSError):
+        os.write(_STANDARD_OUTPUT, b"\n" + wire.LOG_MARK + job_id.encode() + b"\n")
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Serve the engine named on the command line."""
-    _die_with_parent()
-    os.nice(_NICENESS)
+    leave_guard()
+    stand_back()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    module, _, name = sys.argv[1].partition(":")
-    reports = Reports(int(sys.argv[2]))
-    commands = Commands(sys.stdin.buffer)
+    code: object = 0
     try:
-        engine: LocalEngine = getattr(importlib.import_module(module), name)()
-        serve(engine, commands, reports)
-    finally:
-        sys.stdout.flush()
+        serve(sys.argv[1], Commands(sys.stdin.buffer), Reports(int(sys.argv[2])))
+    except SystemExit as error:
+        code = error.code
+    sys.stdout.flush()
+    # Not by the interpreter's way out, on which it would wait for the engine's own threads.
+    os._exit(code if isinstance(code, int) else 1)
 
 
 if __name__ == "__main__":

@@ -154,7 +154,7 @@ class ChildProcessEngine:
         for task in self._warming:
             task.cancel()
         await asyncio.gather(*self._warming, return_exceptions=True)
-        await asyncio.gather(*(slot.stop() for slot in self._slots))
+        await asyncio.gather(*(slot.close() for slot in self._slots))
 
     @asynccontextmanager
     async def open(

@@ -5,17 +5,15 @@ import contextlib
 import logging
 import os
 import signal
-import sys
 from dataclasses import dataclass, field
 
 from activities.engines import wire
+from activities.engines.launch import Pipe, copy_log, spawn
 from activities.errors import ErrorKind, WorkError
 from activities.models import Model, Phase
 
 logger = logging.getLogger("darkroom.engine")
 
-# A line that a library prints without an end must not fill the worker's memory.
-_LONGEST_LOG_LINE = 64 * 1024
 # Few: a child that is faster than the store waits for it.
 _FRAMES_AHEAD = 4
 # How long pipe and process may differ about the child's end; then it is forced.
@@ -38,28 +36,6 @@ class StallLimits:
         return {Phase.LOAD: self.load, Phase.STEP: self.step}.get(phase, self.decode)
 
 
-@dataclass(frozen=True)
-class _Pipe:
-    """A pipe from the child: it writes to `child_end`, and what it wrote comes out of `stream`."""
-
-    child_end: int
-    stream: asyncio.StreamReader
-    transport: asyncio.ReadTransport
-
-    @classmethod
-    async def open(cls) -> "_Pipe":
-        own_end, child_end = os.pipe()
-        stream = asyncio.StreamReader(limit=_LONGEST_LOG_LINE)
-        try:
-            transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-                lambda: asyncio.StreamReaderProtocol(stream), os.fdopen(own_end, "rb")
-            )
-        except BaseException:
-            os.close(child_end)
-            raise
-        return cls(child_end, stream, transport)
-
-
 class Child:
     """One child process and the pipes to it; used up once it is killed or has ended.
 
@@ -67,7 +43,7 @@ class Child:
     another one sees the process off: whatever it had started is ended with it.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process, events: _Pipe, output: _Pipe) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, events: Pipe, output: Pipe) -> None:
         self._process = process
         self._pipes = (events, output)
         self._frames: asyncio.Queue[wire.Frame | None] = asyncio.Queue()
@@ -77,18 +53,18 @@ class Child:
         self._killed = False
         self._fault = ""
         self._reader = asyncio.create_task(self._read_frames(events.stream))
-        self._log = asyncio.create_task(_copy_log(process.pid, output.stream))
+        self._log = asyncio.create_task(copy_log(process.pid, output.stream))
         self.farewell = asyncio.create_task(self._see_off())
 
     @classmethod
     async def start(cls, engine: str) -> "Child":
         """Start a process for the engine named `module:Class`; raises `WorkError`."""
         async with contextlib.AsyncExitStack() as undo:
-            events, output = await _Pipe.open(), await _Pipe.open()
+            events, output = await Pipe.open(), await Pipe.open()
             undo.callback(events.transport.close)
             undo.callback(output.transport.close)
             try:
-                process = await _spawn(engine, events.child_end, output.child_end)
+                process = await spawn(engine, events.child_end, output.child_end)
             finally:
                 os.close(events.child_end)
                 os.close(output.child_end)
@@ -174,7 +150,7 @@ class Child:
             self._fault = "" if ended.done() else "the engine's process hung up"
         self._kill_group()
         await ended
-        if self._process.stdin is not None:
+        if self._process.stdin is not None and not self._process.stdin.is_closing():
             self._process.stdin.transport.abort()
         for pipe in self._pipes:
             # A process that left the group may hold the other end open.
@@ -224,6 +200,7 @@ class Slot:
     engine: str
     limits: StallLimits
     _child: Child | None = None
+    _is_closed: bool = False
     _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -235,53 +212,22 @@ class Slot:
         """The child, with its engine loaded; raises `WorkError` if that can't be."""
         async with self._starting:
             if self._child is None or not self._child.is_usable:
-                await self.stop()
+                await self._end_child()
                 self._child = await Child.start(self.engine)
+            if self._is_closed:
+                self._child.kill()
             await self._child.load(self.limits.load)
             return self._child
 
-    async def stop(self) -> None:
-        """End the child, and return once it is gone."""
+    async def close(self) -> None:
+        """End the child, and never have one again."""
+        self._is_closed = True
+        await self._end_child()
+
+    async def _end_child(self) -> None:
         if self._child is not None:
             self._child.kill()
             await self._child.gone()
-
-
-async def _spawn(engine: str, events: int, output: int) -> asyncio.subprocess.Process:
-    try:
-        return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-u", "-m", "activities.engines.child", engine, str(events)),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=output,
-            stderr=output,
-            pass_fds=(events,),
-            # The child finds what the worker finds, wherever the worker was started.
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
-            # Ctrl-C is for the worker, which brings its jobs to a checkpoint first.
-            start_new_session=True,
-        )
-    except OSError as error:
-        reason = os.strerror(error.errno or 0)
-        message = f"the engine's process could not start: {reason}"
-        raise WorkError(ErrorKind.ENGINE_UNAVAILABLE, message) from error
-
-
-async def _copy_log(pid: int, stream: asyncio.StreamReader) -> None:
-    """Pass on what the child prints, with the job that it was printed for."""
-    job_id = "-"
-    while True:
-        try:
-            line = await stream.readline()
-        except ValueError:
-            # Longer than the limit: asyncio has dropped it, and the next line can be read.
-            logger.info("engine[%s] job[%s]: (a line that is too long)", pid, job_id)
-            continue
-        if not line:
-            return
-        if line.startswith(wire.LOG_MARK):
-            job_id = line.removeprefix(wire.LOG_MARK).decode(errors="replace").strip()
-        elif text := line.decode(errors="replace").rstrip():
-            logger.info("engine[%s] job[%s]: %s", pid, job_id, text)
 
 
 def _signal_name(number: int) -> str:

@@ -5,8 +5,16 @@ from dataclasses import dataclass
 
 from PIL import Image, UnidentifiedImageError
 
-_MEDIA_TYPES = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
+_FORMATS = ("PNG", "JPEG", "WEBP")
+# Pillow's MPO is a JPEG with more pictures behind the first.
+_MEDIA_TYPES = {
+    "PNG": "image/png",
+    "JPEG": "image/jpeg",
+    "MPO": "image/jpeg",
+    "WEBP": "image/webp",
+}
 _MAX_PIXELS = 64_000_000
+_TOO_LARGE = f"more than {_MAX_PIXELS} pixels"
 
 
 class NotAnImageError(Exception):
@@ -28,15 +36,18 @@ def inspect_image(data: bytes) -> ImageFacts:
     Verified and loaded, because each of the two misses faults that the other finds.
     """
     try:
-        with Image.open(io.BytesIO(data), formats=tuple(_MEDIA_TYPES)) as image:
+        with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
             if image.width * image.height > _MAX_PIXELS:
-                raise NotAnImageError(f"more than {_MAX_PIXELS} pixels")
+                raise NotAnImageError(_TOO_LARGE)
             image.verify()
-        with Image.open(io.BytesIO(data), formats=tuple(_MEDIA_TYPES)) as image:
+        with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
             image.load()
             return ImageFacts(_MEDIA_TYPES[image.format or ""], image.width, image.height)
     except UnidentifiedImageError as error:
         raise NotAnImageError("not PNG, JPEG or WebP") from error
+    # Pillow's own limits, which are above ours, and looked at earlier.
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise NotAnImageError(_TOO_LARGE) from error
     # SyntaxError is Pillow's word for a bad checksum, ValueError for an oversized chunk.
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    except (OSError, SyntaxError, ValueError) as error:
         raise NotAnImageError("damaged") from error

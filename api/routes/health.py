@@ -4,19 +4,27 @@ import asyncio
 from datetime import timedelta
 
 from fastapi import APIRouter, Request, Response
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
-from temporalio.service import RPCError
 
 from activities.artifacts import ArtifactStore
 from activities.errors import WorkError
+from api.openapi import FAULT
+from api.outage import answered
+from api.problems import RETRY_AFTER_SECONDS, TemporalUnavailable
 from api.schemas import HealthResponse, ReadinessResponse
 
-router = APIRouter(tags=["health"])
+router = APIRouter(tags=["health"], responses={500: FAULT})
 
-_CHECK_SECONDS = 2.0
+_CHECK_WITHIN = timedelta(seconds=2)
 
 
-@router.get("/healthz", summary="Liveness", response_model=HealthResponse)
+@router.get(
+    "/healthz",
+    summary="Liveness",
+    response_model=HealthResponse,
+    responses={200: {"description": "The process answers"}},
+)
 async def healthz() -> HealthResponse:
     """200 as long as the process answers."""
     return HealthResponse(status="ok")
@@ -31,6 +39,12 @@ async def healthz() -> HealthResponse:
         503: {
             "description": "Temporal or the artifact store is out of reach",
             "model": ReadinessResponse,
+            "headers": {
+                "Retry-After": {
+                    "description": "Seconds until another look is worth while",
+                    "schema": {"type": "integer"},
+                }
+            },
         },
     },
 )
@@ -41,24 +55,27 @@ async def readyz(request: Request, response: Response) -> ReadinessResponse:
         _temporal_answers(state.client), _store_answers(state.store)
     )
     ready = temporal and store
-    response.status_code = 200 if ready else 503
+    if not ready:
+        response.status_code = 503
+        response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
     return ReadinessResponse(ready=ready, temporal=temporal, store=store)
 
 
 async def _temporal_answers(client: Client) -> bool:
+    """Whether it knows our namespace, too: a server that doesn't can start no job."""
     try:
-        async with asyncio.timeout(_CHECK_SECONDS):
-            return await client.service_client.check_health(
-                timeout=timedelta(seconds=_CHECK_SECONDS)
+        async with answered(_CHECK_WITHIN):
+            await client.workflow_service.describe_namespace(
+                DescribeNamespaceRequest(namespace=client.namespace)
             )
-    # A lazy client that can't connect raises RuntimeError.
-    except (RPCError, RuntimeError, TimeoutError):
+    except TemporalUnavailable:
         return False
+    return True
 
 
 async def _store_answers(store: ArtifactStore) -> bool:
     try:
-        async with asyncio.timeout(_CHECK_SECONDS):
+        async with asyncio.timeout(_CHECK_WITHIN.total_seconds()):
             await store.check()
     except (WorkError, TimeoutError):
         return False

@@ -5,33 +5,33 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Path, Query, Response
 
-from api.dependencies import BaseUrl, IfNoneMatch, JobsDependency, entity_tag, matches
-from api.errors import ProblemDocument
+from api.dependencies import (
+    BaseUrl,
+    IfNoneMatch,
+    JobsDependency,
+    Stopping,
+    entity_tag,
+    matches,
+)
 from api.jobs import goes_on
 from api.json_body import JsonRoute
+from api.openapi import FAULT, problem
 from api.presenter import job_path, present_job
 from api.schemas import ControlRequest, CreateJobRequest, JobResponse
+from api.stopping import unless_stopping
 from workflows.messages import JobView
+from workflows.state_machine import JobState
 
 MAX_WAIT_SECONDS = 60
 # What a client that polls had better wait between two looks.
 POLL_SECONDS = 1
 
-router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=JsonRoute)
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=JsonRoute, responses={500: FAULT})
 
 JobId = Annotated[
     str, Path(description="The job's id", examples=["3f0c9a52b1d84e0f8d4c7a6b5e2f1a90"])
 ]
 Control = Annotated[ControlRequest | None, Body(description="Why; may be left out")]
-
-
-def problem(description: str) -> dict[str, Any]:
-    """How an error is documented."""
-    schema = {"$ref": f"#/components/schemas/{ProblemDocument.__name__}"}
-    return {
-        "description": description,
-        "content": {"application/problem+json": {"schema": schema}},
-    }
 
 
 _RETRY_AFTER = {
@@ -47,6 +47,7 @@ _UNAVAILABLE = {
 _INVALID = problem("The request has faults; `errors` names each of them")
 _BODY: dict[int | str, dict[str, Any]] = {
     400: problem("The body is not valid JSON"),
+    408: problem("The body did not arrive in time"),
     413: problem("The body is larger than `DARKROOM_MAX_BODY_BYTES`"),
     415: problem("The body is not sent as JSON"),
     422: _INVALID,
@@ -109,6 +110,7 @@ async def read_job(
     job_id: JobId,
     jobs: JobsDependency,
     base_url: BaseUrl,
+    stopping: Stopping,
     wait: Annotated[
         float,
         Query(
@@ -125,7 +127,8 @@ async def read_job(
     body = _render(view, base_url)
     has_this = if_none_match is None or matches(if_none_match, entity_tag(body))
     if wait and has_this and not view.state.is_terminal:
-        view = await jobs.read_after_change(view, timedelta(seconds=wait))
+        change = jobs.read_after_change(view, timedelta(seconds=wait))
+        view = await unless_stopping(change, stopping) or view
         body = _render(view, base_url)
     tag = entity_tag(body)
     if matches(if_none_match, tag):
@@ -161,7 +164,11 @@ async def fetch_image(
 ) -> Response:
     """Fetch the image of a job that succeeded."""
     artifact, data = await jobs.image(job_id)
-    headers = {"ETag": f'"{artifact.sha256}"', "Cache-Control": "private, max-age=31536000"}
+    headers = {
+        "ETag": f'"{artifact.sha256}"',
+        "Cache-Control": "private, max-age=31536000",
+        "X-Content-Type-Options": "nosniff",
+    }
     if matches(if_none_match, headers["ETag"]):
         return Response(status_code=304, headers=headers)
     return Response(data, media_type=artifact.media_type, headers=headers)
@@ -197,7 +204,7 @@ async def pause_job(
 ) -> JobResponse:
     """Stop a job at its next checkpoint, or hold it back before it starts."""
     view = await jobs.pause(job_id, control.message if control else "")
-    return _controlled(view, base_url, response, is_done=view.status.pending_request != "pause")
+    return _controlled(view, base_url, response, is_done=view.state is JobState.PAUSED)
 
 
 @router.post(

@@ -1,5 +1,7 @@
 """Pause, resume and cancel: what comes first, and what takes what back."""
 
+from collections.abc import Callable
+
 import pytest
 
 from activities.errors import ErrorKind
@@ -181,8 +183,10 @@ def test_pause_of_an_activity_that_had_not_claimed_yet_is_not_lost() -> None:
     ("wish", "make"),
     [("resume", new_job), ("resume", claimed_job), ("pause", paused_job)],
 )
-def test_illegal_wish_is_refused_with_what_is_allowed(wish: str, make: type[Job]) -> None:
-    job = make(Clock())  # type: ignore[arg-type,call-arg]
+def test_illegal_wish_is_refused_with_what_is_allowed(
+    wish: str, make: Callable[[Clock], Job]
+) -> None:
+    job = make(Clock())
     refusal = ask(job, wish)
     assert refusal is not None
     assert f"{wish.upper()} was refused: the job is {job.state}; allowed now: " in refusal
@@ -208,7 +212,7 @@ def test_pauses_are_bounded() -> None:
     assert not job.ledger.may_pause
 
 
-def test_failed_pause_leaves_no_progress_of_the_past() -> None:
+def test_progress_is_that_of_the_last_attempt() -> None:
     job = claimed_job(Clock())
     job.settle(failure(ErrorKind.STORAGE, progress=at_step(9)))
     assert job.record.status.progress == at_step(9)

@@ -52,7 +52,7 @@ def test_illegal_pair_is_refused_with_state_and_what_is_allowed(
         next_state(state, event)
     error, message = caught.value, str(caught.value)
     assert (error.state, error.event) == (state, event)
-    allowed = [e for e in JobEvent if (state, e) in DESIGNED]
+    allowed = [str(e) for e in JobEvent if (state, e) in DESIGNED]
     assert message.startswith(f"{event} is not allowed in {state}; allowed now: ")
     assert set(message.split("allowed now: ")[1].split(", ")) == (
         set(allowed) or {"nothing: this state is final"}

@@ -1,0 +1,41 @@
+"""What an engine's process does first: it stands back behind its worker, and ends with it."""
+
+import contextlib
+import ctypes
+import os
+import select
+import signal
+import sys
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+# The worker's heartbeats, cancels and claims go before one more step.
+_NICENESS = 5
+# Where memory runs out, the kernel ends this process, and the worker stays to tell of it.
+_OOM_SCORE = "500"
+
+
+def leave_guard() -> None:
+    """Fork a guard that ends this process and all that it started once the worker is gone.
+
+    The worker may be killed by a signal that it can't act on, and the kernel's own way, below,
+    doesn't reach what an engine has started. The guard holds nothing but standard input, whose
+    other end is the worker's alone.
+    """
+    if os.getpgrp() != os.getpid() or os.fork() != 0:
+        return
+    os.closerange(1, 256)
+    hang_up = select.poll()
+    hang_up.register(0, 0)
+    hang_up.poll()
+    os.killpg(0, signal.SIGKILL)
+
+
+def stand_back() -> None:
+    """The worker goes before its engines, where processor time or memory is short."""
+    os.nice(_NICENESS)
+    if sys.platform == "linux":
+        # Even while native code hangs.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE, encoding="ascii")

@@ -1,0 +1,119 @@
+"""Engines with real faults in real processes: what a user is told, and that the slot serves on."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from activities.engines.base import ImageDone, PhaseBegun, StepDone
+from activities.engines.process import ChildProcessEngine
+from activities.engines.slot import StallLimits
+from activities.errors import ErrorKind, WorkError
+from activities.models import Phase
+from tests.activities.engine_jobs import FAULTY, PATIENT, image_of, parameters, run, serving
+from tests.faulty_engine import LOADS
+from tests.processes import children_of, until
+
+
+async def test_a_job_tells_each_step_then_decoding_then_the_image(tmp_path: Path) -> None:
+    async with serving() as engine:
+        events = await run(engine, parameters(), tmp_path)
+    assert events[:4] == [StepDone(1, 3), StepDone(2, 3), StepDone(3, 3), PhaseBegun(Phase.DECODE)]
+    assert isinstance(events[4], ImageDone)
+    assert len(events) == 5
+
+
+CRASHED, MEMORY = ErrorKind.ENGINE_CRASHED, ErrorKind.OUT_OF_MEMORY
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "message"),
+    [
+        ("raise", CRASHED, "the engine failed: RuntimeError"),
+        ("exit", CRASHED, "the engine's process ended itself with code 3"),
+        ("os_exit", CRASHED, "the engine's process ended itself with code 4"),
+        ("segfault", CRASHED, "the engine was killed by signal 11 (SIGSEGV)"),
+        ("abort", CRASHED, "the engine was killed by signal 6 (SIGABRT)"),
+        ("sigkill", MEMORY, "the engine was killed by signal 9, most likely out of memory"),
+        ("memory", MEMORY, "the engine ran out of memory"),
+        ("oom", MEMORY, "the engine ran out of memory"),
+        ("work_error", ErrorKind.CONTENT_REJECTED, "the prompt is not allowed"),
+        ("yield_nonsense", CRASHED, "the engine failed: TypeError"),
+        ("close_events", CRASHED, "the engine's process hung up"),
+        (
+            "write_garbage_to_events",
+            CRASHED,
+            "the engine's process said something that can't be understood",
+        ),
+    ],
+)
+async def test_a_fault_is_told_in_words_and_the_slot_serves_on(
+    fault: str, kind: ErrorKind, message: str, tmp_path: Path
+) -> None:
+    async with serving() as engine:
+        with pytest.raises(WorkError) as failure:
+            await run(engine, parameters(fault=fault, at_step=2), tmp_path)
+        assert (failure.value.kind, failure.value.message) == (kind, message)
+        assert failure.value.retry_after_seconds == (7 if fault == "work_error" else None)
+        assert image_of(await run(engine, parameters(), tmp_path))
+
+
+@pytest.mark.parametrize("garbage", ["\x00" * 8, "\x00\x00\x00\x02\x00\x00\x00\x00{}", "\xff" * 99])
+async def test_garbage_that_looks_like_a_frame_is_found_out(garbage: str, tmp_path: Path) -> None:
+    work = parameters(fault="write_garbage_to_events", garbage=garbage)
+    async with serving() as engine:
+        with pytest.raises(WorkError, match="can't be understood"):
+            await run(engine, work, tmp_path)
+        assert image_of(await run(engine, parameters(), tmp_path))
+
+
+@pytest.mark.parametrize("fault", ["hang", "hang_native"])
+async def test_an_engine_that_hangs_is_killed_after_the_limit_of_its_phase(
+    fault: str, tmp_path: Path
+) -> None:
+    async with serving(limits=StallLimits(load=30, step=0.4, decode=30)) as engine:
+        with pytest.raises(WorkError, match=r"no progress for 0\.4 s in phase step") as failure:
+            await run(engine, parameters(fault=fault), tmp_path)
+        assert failure.value.kind is ErrorKind.ENGINE_STALLED
+        assert image_of(await run(engine, parameters(), tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("engine", "message"),
+    [
+        ("tests.faulty_engine:BrokenLoadEngine", "the engine could not be loaded: RuntimeError"),
+        ("tests.faulty_engine:MissingModelEngine", "the model's folder is missing"),
+        ("tests.nowhere:Engine", "the engine could not be loaded: ModuleNotFoundError"),
+        ("tests.faulty_engine:Nobody", "the engine could not be loaded: AttributeError"),
+    ],
+)
+async def test_an_engine_that_cannot_be_loaded_is_unavailable(
+    engine: str, message: str, tmp_path: Path
+) -> None:
+    async with serving(spec=engine) as broken:
+        with pytest.raises(WorkError) as failure:
+            await run(broken, parameters(), tmp_path)
+    assert (failure.value.kind, failure.value.message) == (ErrorKind.ENGINE_UNAVAILABLE, message)
+
+
+async def test_loading_has_a_limit_of_its_own(tmp_path: Path) -> None:
+    limits = StallLimits(load=0.5, step=30, decode=30)
+    async with serving(limits=limits, spec="tests.faulty_engine:SlowLoadEngine") as engine:
+        with pytest.raises(WorkError, match=r"no progress for 0\.5 s in phase load"):
+            await run(engine, parameters(), tmp_path)
+
+
+async def test_a_job_that_is_cancelled_during_the_load_leaves_the_load_to_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(LOADS, str(tmp_path / "loads"))
+    engine = ChildProcessEngine("faulty", FAULTY, 1, PATIENT, 5)
+    others = children_of(os.getpid())
+    first = asyncio.create_task(run(engine, parameters(), tmp_path))
+    await until(lambda: children_of(os.getpid()) != others)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    assert image_of(await run(engine, parameters(), tmp_path))
+    await engine.stop()
+    assert len((tmp_path / "loads").read_text().split()) == 1

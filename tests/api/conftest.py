@@ -1,0 +1,88 @@
+"""The application over a real server: one with workers to come, and one that nobody ever polls."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import uuid4
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from temporalio.client import Client
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.testing import WorkflowEnvironment
+
+from activities.artifacts import LocalArtifactStore
+from api.app import create_app
+from api.settings import ApiSettings
+from tests.api.contract import is_documented
+from tests.conftest import TEMPORAL
+from workflows.search_attributes import register_search_attributes
+
+CountWorkflows = Callable[[], Awaitable[int]]
+
+
+@asynccontextmanager
+async def asking(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the application, which fails on any undocumented answer."""
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(
+        transport=transport,
+        base_url="http://darkroom.test",
+        event_hooks={"response": [is_documented(app)]},
+    ) as api:
+        yield api
+
+
+@pytest.fixture
+def engine() -> str:
+    """An engine of this test's own."""
+    return f"test-{uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalArtifactStore:
+    return LocalArtifactStore(tmp_path / "artifacts")
+
+
+@pytest.fixture
+async def api(
+    client: Client, store: LocalArtifactStore, engine: str
+) -> AsyncIterator[httpx.AsyncClient]:
+    """The API over the server where tests run their workers."""
+    async with asking(create_app(client, store, ApiSettings(engines=engine))) as api:
+        yield api
+
+
+@pytest.fixture(scope="session")
+async def deserted_client() -> AsyncIterator[Client]:
+    """A server that no worker has ever polled: a poller counts as alive for seconds after."""
+    async with await WorkflowEnvironment.start_local(
+        data_converter=pydantic_data_converter,
+        dev_server_existing_path=str(TEMPORAL),
+        dev_server_log_level="error",
+    ) as environment:
+        await register_search_attributes(environment.client)
+        yield environment.client
+
+
+@pytest.fixture(scope="session")
+async def deserted(
+    deserted_client: Client, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[httpx.AsyncClient]:
+    """The API over that server, with the settings it has by default, and an empty store."""
+    store = LocalArtifactStore(tmp_path_factory.mktemp("deserted"))
+    async with asking(create_app(deserted_client, store, ApiSettings())) as api:
+        yield api
+
+
+@pytest.fixture
+def started(deserted_client: Client) -> CountWorkflows:
+    """How many workflows this test has started on the deserted server; refusals start none."""
+    query = f'StartTime >= "{datetime.now(UTC).isoformat()}"'
+
+    async def count() -> int:
+        return (await deserted_client.count_workflows(query)).count
+
+    return count
