@@ -47,6 +47,7 @@ class DiffusersEngine:
 
     def load(self) -> None:
         """Import the libraries and load the pipeline; raises `WorkError`."""
+        folder = self._settings.folder
         os.environ.update(_ENVIRONMENT)
         try:
             # Not at the top: this is the border behind which the extra is needed.
@@ -56,7 +57,7 @@ class DiffusersEngine:
             if (error.name or "").partition(".")[0] not in _EXTRA:
                 raise
             raise unavailable(_EXTRA_IS_MISSING) from error
-        self._run_job = functools.partial(run_job, load_model(self._settings))
+        self._run_job = functools.partial(run_job, load_model(folder, self._settings))
 
     def run(
         self, parameters: GenerationParameters, checkpoint: bytes | None

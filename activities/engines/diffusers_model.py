@@ -79,9 +79,8 @@ class Model:
             )
 
 
-def load_model(settings: DiffusersSettings) -> Model:
-    """Load the pipeline in the settings' folder; raises `WorkError` (`ENGINE_UNAVAILABLE`)."""
-    folder = settings.folder
+def load_model(folder: Path, settings: DiffusersSettings) -> Model:
+    """Load the pipeline in the folder; raises `WorkError` (`ENGINE_UNAVAILABLE`)."""
     _refuse_unsuitable(folder)
     device, threads = _device(settings.device), _make_deterministic(settings.threads)
     dtype = _dtype(settings.dtype, device)

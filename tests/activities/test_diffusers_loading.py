@@ -130,7 +130,7 @@ def test_the_hash_follows_what_is_loaded_and_nothing_else(model: Path) -> None:
 
 
 def test_the_build_names_all_that_decides_on_bits(model: Path) -> None:
-    build = load_model(DiffusersSettings(model=str(model), device="cpu", threads=2)).build
+    build = load_model(model, DiffusersSettings(device="cpu", threads=2)).build
     assert build["torch"] == torch.__version__
     assert build["model"] == content_hash(model)
     assert build["number of threads"] == "2"

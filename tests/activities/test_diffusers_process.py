@@ -21,7 +21,7 @@ from tests.processes import descendants_of
 DIFFUSERS = "activities.engines.diffusers:DiffusersEngine"
 # Importing torch takes a busy machine long.
 PATIENT = StallLimits(load=120, step=60, decode=60)
-STEPS = 24
+STEPS = 16
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def work(scheduler: str) -> GenerationParameters:
     # Large enough for a command to arrive between two steps.
-    size = {"width": 256, "height": 256}
+    size = {"width": 192, "height": 192}
     return job(steps=STEPS, scheduler=scheduler).model_copy(update=size)
 
 
@@ -62,7 +62,7 @@ async def test_a_run_killed_in_its_middle_goes_on_in_another_process(environment
         for scheduler in ("euler_a", "unipc"):
             parameters = work(scheduler)
             undisturbed = image_of(await run(engine, parameters, environment))
-            last = (await stopped(engine, parameters, environment, after=4))[-1]
+            last = (await stopped(engine, parameters, environment, after=3))[-1]
             assert isinstance(last, CheckpointTaken)
             assert last.step < STEPS - 4
             steps = await killed(engine, parameters, environment, last.data)

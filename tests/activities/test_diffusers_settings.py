@@ -79,7 +79,7 @@ def test_the_engine_tells_what_it_can_do_before_it_is_loaded() -> None:
     )
 
 
-@pytest.mark.parametrize("missing", ["torch", "diffusers", "transformers"])
+@pytest.mark.parametrize("missing", ["torch", "diffusers"])
 def test_a_missing_extra_is_told_with_the_way_to_install_it(missing: str) -> None:
     expected = (
         "ENGINE_UNAVAILABLE the diffusers extra is not installed: pip install 'darkroom[diffusers]'"

@@ -115,7 +115,7 @@ async def test_a_damaged_checkpoint_starts_over_with_a_reason(tmp_path: Path) ->
 
 
 async def test_a_checkpoint_of_many_megabytes_goes_both_ways(tmp_path: Path) -> None:
-    work = parameters(checkpoint_bytes=40_000_000, step_seconds=0.05)
+    work = parameters(checkpoint_bytes=40_000_000, step_seconds=0.2)
     async with serving() as engine:
         last = (await stopped(engine, work, tmp_path))[-1]
         assert isinstance(last, CheckpointTaken)

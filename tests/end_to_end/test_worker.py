@@ -203,8 +203,9 @@ async def test_an_engine_that_dies_once_costs_its_job_one_attempt(
     client: Client, engine: str, data_dir: Path, tmp_path: Path
 ) -> None:
     async with worker(client, data_dir, ENGINES=engines(engine)) as process:
-        options = {"fault": "segfault", "at_step": 2, "once_marker": str(tmp_path / "once")}
-        view = await finished(client, await start(client, engine, **options))
+        marker = str(tmp_path / "once")
+        job_id = await start(client, engine, fault="segfault", at_step=2, once_marker=marker)
+        view = await finished(client, job_id)
         assert events_of(view) == ["START", "RETRY", "START", "COMPLETE"]
         assert "killed by signal 11 (SIGSEGV)" in view.transitions[1].message
         assert view.transitions[1].source == f"worker:{process.identity}"
