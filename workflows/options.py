@@ -23,9 +23,6 @@ WORKFLOW_TASK_TIMEOUT = timedelta(seconds=5)
 # The default of 10 s would let every cached job stand still that long after a worker was killed.
 STICKY_QUEUE_TIMEOUT = timedelta(seconds=1)
 
-# A frozen worker's claim is not waited for longer; the answer is remembered, so it can ask again.
-CLAIM_TIMEOUT = timedelta(seconds=10)
-
 # Beyond the job's own limit, so that the watchdog, which looks at progress, decides first.
 WORK_TIMEOUT_MARGIN = timedelta(minutes=15)
 
