@@ -1,8 +1,8 @@
 """What clients send and get: the only models whose shape is public."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from activities.models import MAX_PROMPT_LENGTH, MAX_SIDE, MIN_SIDE, SEED_LIMIT, Phase
 from api.fields import Label, LabelValue, Options, Prompt, Text, Timestamp, UtcTime
@@ -157,6 +157,10 @@ class ExtensionResponse(BaseModel):
     message: str = Field(description="Why")
 
 
+# The shape of the request itself, of which an answer only fills in what was left out.
+_ASKED = {"anyOf": [{"$ref": "#/components/schemas/CreateJobRequest"}, {"type": "null"}]}
+
+
 class JobResponse(BaseModel):
     """A job: where it is, why, since when, who put it there, and what can be done with it now."""
 
@@ -179,7 +183,9 @@ class JobResponse(BaseModel):
     updated_at: UtcTime = Field(description="When the state last changed")
     finished_at: UtcTime | None = Field(description="When the job became final")
     deadline_at: UtcTime | None = Field(description="When the processing time runs out")
-    request: dict[str, Any] | None = Field(description="What was asked, defaults filled in")
+    request: Annotated[dict[str, Any] | None, WithJsonSchema(_ASKED)] = Field(
+        description="What was asked, defaults filled in; null if it could not be read"
+    )
     result: ResultResponse | None = Field(description="The image, after SUCCESS")
     error: ErrorResponse | None = Field(description="Why there is no image")
     predecessor_id: str | None = Field(description="The job before it in a chain")
