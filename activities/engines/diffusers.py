@@ -6,13 +6,14 @@ only once the engine is loaded, in its own process: the worker never has them.
 
 import functools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 
 from activities.engines.base import Capabilities, LocalEvent
 from activities.engines.diffusers_settings import DiffusersSettings, unavailable
 from activities.models import GenerationParameters
 
-_RunJob = Callable[[GenerationParameters, bytes | None], Iterator[LocalEvent]]
+_Events = Generator[LocalEvent, None, None]
+_RunJob = Callable[[GenerationParameters, bytes | None], _Events]
 
 _EXTRA = frozenset(("torch", "diffusers", "transformers", "scipy"))
 _EXTRA_IS_MISSING = "the diffusers extra is not installed: pip install 'darkroom[diffusers]'"
@@ -59,9 +60,7 @@ class DiffusersEngine:
             raise unavailable(_EXTRA_IS_MISSING) from error
         self._run_job = functools.partial(run_job, load_model(folder, self._settings))
 
-    def run(
-        self, parameters: GenerationParameters, checkpoint: bytes | None
-    ) -> Iterator[LocalEvent]:
+    def run(self, parameters: GenerationParameters, checkpoint: bytes | None) -> _Events:
         """See `diffusers_run.run_job`."""
         if self._run_job is None:
             raise RuntimeError("load() comes before run()")

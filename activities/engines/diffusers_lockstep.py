@@ -1,7 +1,7 @@
 """Blocking code that reports by callback, as an iterator which holds it at each report."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from queue import SimpleQueue
 from typing import Generic, TypeVar
 
@@ -58,7 +58,7 @@ class _Rendezvous(Generic[T]):
         self._answers.put(None)
 
 
-def in_lockstep(act: Callable[[Tell[T]], None]) -> Iterator[T]:
+def in_lockstep(act: Callable[[Tell[T]], None]) -> Generator[T, None, None]:
     """Run `act(tell)` in a thread of its own and yield what it tells; raise what it raises.
 
     While a value is with the consumer, `act` stands still inside `tell`. Closing the iterator

@@ -2,7 +2,7 @@
 
 import functools
 import io
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ class _CannotGoOnError(Exception):
 
 def run_job(
     model: Model, parameters: GenerationParameters, checkpoint: bytes | None
-) -> Iterator[LocalEvent]:
+) -> Generator[LocalEvent, None, None]:
     """Yield one `StepDone` for each step left, then the image; raises `WorkError`.
 
     A step is one evaluation of the model; some schedulers make two for each that was asked for.

@@ -2,20 +2,20 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import pytest
 
 from activities.engines.diffusers_lockstep import AbandonedError, Tell, in_lockstep
 
 
-def counting(progress: list[int], ended: threading.Event, tell: Tell[int]) -> None:
-    try:
+def counting(progress: list[int]) -> Generator[int, None, None]:
+    def count(tell: Tell[int]) -> None:
         for number in range(1, 6):
             progress.append(number)
             tell(number)
-    finally:
-        ended.set()
+
+    return in_lockstep(count)
 
 
 def threads_named_lockstep() -> list[threading.Thread]:
@@ -23,25 +23,22 @@ def threads_named_lockstep() -> list[threading.Thread]:
 
 
 def test_all_that_is_told_is_yielded_in_order() -> None:
-    assert list(in_lockstep(lambda tell: counting([], threading.Event(), tell))) == [1, 2, 3, 4, 5]
+    assert list(counting([])) == [1, 2, 3, 4, 5]
     assert not threads_named_lockstep()
 
 
 def test_the_work_stands_still_while_a_value_is_with_the_consumer() -> None:
     progress: list[int] = []
-    for number in in_lockstep(lambda tell: counting(progress, threading.Event(), tell)):
+    for number in counting(progress):
         time.sleep(0.01)
         assert progress == list(range(1, number + 1))
 
 
 def test_closing_ends_the_work_at_its_report() -> None:
     progress: list[int] = []
-    ended = threading.Event()
-    numbers = in_lockstep(lambda tell: counting(progress, ended, tell))
-    assert isinstance(numbers, Iterator)
-    assert next(iter(numbers)) == 1
-    numbers.close()  # type: ignore[attr-defined]
-    assert ended.is_set()
+    numbers = counting(progress)
+    assert next(numbers) == 1
+    numbers.close()
     assert progress == [1]
     assert not threads_named_lockstep()
 
@@ -56,7 +53,7 @@ def test_work_that_swallows_the_end_is_told_again() -> None:
 
     numbers = in_lockstep(stubborn)
     next(numbers)
-    numbers.close()  # type: ignore[attr-defined]
+    numbers.close()
     assert not threads_named_lockstep()
 
 

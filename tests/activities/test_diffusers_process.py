@@ -1,8 +1,8 @@
 """Diffusers pipelines in the process of their own that a worker starts: kills, stops, refusals."""
 
-import asyncio
 import os
 import signal
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -24,14 +24,16 @@ PATIENT = StallLimits(load=120, step=60, decode=60)
 STEPS = 16
 
 
-@pytest.fixture
-def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What the children read."""
-    model = stable_diffusion(tmp_path / "model")
-    monkeypatch.setenv("DARKROOM_DIFFUSERS_MODEL", str(model))
-    monkeypatch.setenv("DARKROOM_DIFFUSERS_DEVICE", "cpu")
-    monkeypatch.setenv("DARKROOM_DIFFUSERS_THREADS", "1")
-    return tmp_path
+@pytest.fixture(scope="module")
+async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ChildProcessEngine]:
+    """The engine with a pipeline, in a child; loaded once, because that takes seconds."""
+    folder = tmp_path_factory.mktemp("models") / "model"
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("DARKROOM_DIFFUSERS_MODEL", str(stable_diffusion(folder)))
+        environment.setenv("DARKROOM_DIFFUSERS_DEVICE", "cpu")
+        environment.setenv("DARKROOM_DIFFUSERS_THREADS", "1")
+        async with serving(limits=PATIENT, spec=DIFFUSERS) as engine:
+            yield engine
 
 
 def work(scheduler: str) -> GenerationParameters:
@@ -40,49 +42,52 @@ def work(scheduler: str) -> GenerationParameters:
     return job(steps=STEPS, scheduler=scheduler).model_copy(update=size)
 
 
-async def killed(
-    engine: ChildProcessEngine, parameters: GenerationParameters, scratch: Path, checkpoint: bytes
-) -> list[int]:
-    """Go on from the checkpoint until the child is killed, two steps later; the steps told."""
-    steps: list[int] = []
+async def run_until_killed(
+    engine: ChildProcessEngine,
+    parameters: GenerationParameters,
+    scratch: Path,
+    checkpoint: bytes,
+    steps: list[int],
+) -> None:
+    """Go on from the checkpoint; two steps later the child is killed."""
+    async with engine.open("job-7", parameters, checkpoint, scratch) as running:
+        async for event in running.events():
+            if isinstance(event, StepDone):
+                steps.append(event.step)
+                if len(steps) == 2:
+                    for pid in descendants_of(os.getpid()):
+                        os.kill(pid, signal.SIGKILL)
+
+
+async def test_a_refused_job_leaves_the_process_for_the_next(
+    engine: ChildProcessEngine, tmp_path: Path
+) -> None:
+    child = descendants_of(os.getpid())
+    with pytest.raises(WorkError, match="multiples of 8") as refusal:
+        await run(engine, job().model_copy(update={"width": 65}), tmp_path)
+    assert refusal.value.kind is ErrorKind.INVALID_PARAMETERS
+    assert steps_of(await run(engine, job(), tmp_path)) == [1, 2, 3, 4, 5]
+    assert descendants_of(os.getpid()) == child
+
+
+@pytest.mark.parametrize("scheduler", ["euler_a", "unipc"])
+async def test_a_run_killed_in_its_middle_goes_on_in_another_process(
+    engine: ChildProcessEngine, scheduler: str, tmp_path: Path
+) -> None:
+    parameters = work(scheduler)
+    undisturbed = image_of(await run(engine, parameters, tmp_path))
+    last = (await stopped(engine, parameters, tmp_path, after=3))[-1]
+    assert isinstance(last, CheckpointTaken)
+    told: list[int] = []
     with pytest.raises(WorkError) as death:
-        async with engine.open("job-7", parameters, checkpoint, scratch) as running:
-            async for event in running.events():
-                if isinstance(event, StepDone):
-                    steps.append(event.step)
-                    if len(steps) == 2:
-                        for pid in descendants_of(os.getpid()):
-                            os.kill(pid, signal.SIGKILL)
+        await run_until_killed(engine, parameters, tmp_path, last.data, told)
     assert death.value.kind in (ErrorKind.ENGINE_CRASHED, ErrorKind.OUT_OF_MEMORY)
-    return steps
-
-
-async def test_a_run_killed_in_its_middle_goes_on_in_another_process(environment: Path) -> None:
-    async with serving(limits=PATIENT, spec=DIFFUSERS) as engine:
-        for scheduler in ("euler_a", "unipc"):
-            parameters = work(scheduler)
-            undisturbed = image_of(await run(engine, parameters, environment))
-            last = (await stopped(engine, parameters, environment, after=3))[-1]
-            assert isinstance(last, CheckpointTaken)
-            assert last.step < STEPS - 4
-            steps = await killed(engine, parameters, environment, last.data)
-            assert steps[:2] == [last.step + 1, last.step + 2]
-            assert max(steps) < STEPS
-            events = await run(engine, parameters, environment, last.data)
-            assert not [event for event in events if isinstance(event, StartedOver)]
-            assert steps_of(events) == list(range(last.step + 1, STEPS + 1))
-            assert image_of(events) == undisturbed
-
-
-async def test_a_refused_job_leaves_the_process_for_the_next(environment: Path) -> None:
-    async with serving(limits=PATIENT, spec=DIFFUSERS) as engine:
-        child = descendants_of(os.getpid())
-        with pytest.raises(WorkError, match="multiples of 8") as refusal:
-            await run(engine, job().model_copy(update={"width": 65}), environment)
-        assert refusal.value.kind is ErrorKind.INVALID_PARAMETERS
-        async with asyncio.timeout(30):
-            assert steps_of(await run(engine, job(), environment)) == [1, 2, 3, 4, 5]
-        assert descendants_of(os.getpid()) == child
+    assert told[:2] == [last.step + 1, last.step + 2]
+    assert max(told) < STEPS
+    events = await run(engine, parameters, tmp_path, last.data)
+    assert not [event for event in events if isinstance(event, StartedOver)]
+    assert steps_of(events) == list(range(last.step + 1, STEPS + 1))
+    assert image_of(events) == undisturbed
 
 
 async def test_an_engine_without_a_model_tells_each_job(

@@ -82,7 +82,7 @@ def test_a_run_stopped_after_every_step_ends_in_the_same_bytes(
             break
         assert event.snapshot is not None
         checkpoint = event.snapshot()
-        events.close()  # type: ignore[attr-defined]
+        events.close()
     assert event == PhaseBegun(Phase.DECODE)
     image = next(events)
     assert isinstance(image, ImageDone)
@@ -108,7 +108,7 @@ def test_one_job_leaves_no_trace_in_the_next(engine: DiffusersEngine) -> None:
     first = image_of(run(engine, job(scheduler="unipc")))
     for scheduler in ("pndm", "sa_solver", "unipc"):
         next(abandoned := engine.run(job(scheduler=scheduler), None))
-        abandoned.close()  # type: ignore[attr-defined]
+        abandoned.close()
     assert image_of(run(engine, job(scheduler="unipc"))) == first
 
 
