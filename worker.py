@@ -5,20 +5,17 @@ The only file that names engines.
 
 import argparse
 import asyncio
-import contextlib
 import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from temporalio.client import Client
 from temporalio.runtime import Runtime, TelemetryConfig
-from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 from activities.archive import ArchiveActivities
@@ -31,12 +28,11 @@ from activities.health import serve_health
 from activities.ownership import TemporalOwnership
 from activities.scratch import Scratch
 from activities.settings import SettingsError, WorkerSettings
-from activities.watchdog import WatchdogActivities, let_results_in
-from workflows.archiving import ArchiveJobsWorkflow, VisibleClosedJobs, ensure_archiver
+from workflows.archiving import VisibleClosedJobs, ensure_archiver
 from workflows.client import WORKER_HEARTBEAT_INTERVAL, connect
-from workflows.image_job import ImageJobWorkflow
-from workflows.messages import WORKFLOW_TASK_QUEUE, generate_task_queue
-from workflows.options import STICKY_QUEUE_TIMEOUT
+from workflows.deciding import workflow_worker
+from workflows.messages import generate_task_queue
+from workflows.process import WorkerProcess, is_done_before, keep_trying
 from workflows.search_attributes import register_search_attributes
 
 BUILT_IN_ENGINES = {"procedural": "activities.engines.procedural:ProceduralEngine"}
@@ -44,52 +40,8 @@ PARTS = ("workflows", "generate", "postprocess")
 
 # The default would let progress be seen, and a cancel heard, only every few seconds.
 _HEARTBEAT_THROTTLE = timedelta(milliseconds=200)
-_RECONNECT_SECONDS = 1.0
 
 logger = logging.getLogger("darkroom.worker")
-
-
-@dataclass
-class Process:
-    """What runs in this worker process, in the order in which it has to stop."""
-
-    client: Client | None = None
-    is_serving: bool = False
-    generate: list[Worker] = field(default_factory=list)
-    generation: list[GenerationActivities] = field(default_factory=list)
-    workflows: list[Worker] = field(default_factory=list)
-
-    @property
-    def workers(self) -> list[Worker]:
-        """All Temporal workers."""
-        return [*self.generate, *self.workflows]
-
-    async def is_ready(self) -> bool:
-        """Whether every part is polling, and Temporal answers."""
-        if self.client is None or not self.is_serving:
-            return False
-        try:
-            answers = await self.client.service_client.check_health(timeout=timedelta(seconds=2))
-        except RPCError:
-            return False
-        return answers and all(worker.is_running for worker in self.workers)
-
-    async def shut_down(self) -> None:
-        """Hand jobs back, see them taken, and only then stop deciding."""
-        await asyncio.gather(*(worker.shutdown() for worker in self.generate))
-        if self.workflows and self.client is not None:
-            served = {run for part in self.generation for run in part.last_served}
-            await asyncio.gather(*(_wait_until_taken(self.client, run) for run in served))
-        await asyncio.gather(*(worker.shutdown() for worker in self.workflows))
-
-
-async def _wait_until_taken(client: Client, workflow_id: str) -> None:
-    """Wait, not for long, until the workflow has recorded what its attempt returned."""
-    handle = client.get_workflow_handle(workflow_id)
-    with contextlib.suppress(TimeoutError, RPCError):
-        async with asyncio.timeout(3):
-            while (await handle.describe()).raw_description.HasField("pending_workflow_task"):
-                await asyncio.sleep(0.02)
 
 
 def _workflow_worker(client: Client, settings: WorkerSettings) -> Worker:
@@ -98,17 +50,7 @@ def _workflow_worker(client: Client, settings: WorkerSettings) -> Worker:
         VisibleClosedJobs(client),
         timedelta(seconds=settings.archive_settle_seconds),
     )
-    return Worker(
-        client,
-        task_queue=WORKFLOW_TASK_QUEUE,
-        workflows=[ImageJobWorkflow, ArchiveJobsWorkflow],
-        activities=[
-            WatchdogActivities(client).read_idle_seconds,
-            let_results_in,
-            archive.archive_closed_jobs,
-        ],
-        sticky_queue_schedule_to_start_timeout=STICKY_QUEUE_TIMEOUT,
-    )
+    return workflow_worker(client, [archive.archive_closed_jobs])
 
 
 def _generate_worker(
@@ -160,7 +102,7 @@ def _scratch(settings: WorkerSettings) -> Scratch:
 
 
 async def _add_generation(
-    process: Process, client: Client, settings: WorkerSettings, stack: AsyncExitStack
+    process: WorkerProcess, client: Client, settings: WorkerSettings, stack: AsyncExitStack
 ) -> None:
     store, scratch = open_store(settings.artifacts_url), _scratch(settings)
     stack.callback(scratch.close)
@@ -182,17 +124,17 @@ async def _add_generation(
 
 
 async def _prepare(
-    process: Process, settings: WorkerSettings, parts: Sequence[str], stack: AsyncExitStack
+    process: WorkerProcess, settings: WorkerSettings, parts: Sequence[str], stack: AsyncExitStack
 ) -> None:
     """Connect and load, however long that takes."""
     runtime = Runtime(
         telemetry=TelemetryConfig(), worker_heartbeat_interval=WORKER_HEARTBEAT_INTERVAL
     )
-    client: Client = await _keep_trying(lambda: connect(runtime=runtime))
-    await _keep_trying(lambda: register_search_attributes(client))
+    client = await keep_trying(lambda: connect(runtime=runtime))
+    await keep_trying(lambda: register_search_attributes(client))
     if "workflows" in parts:
         interval = timedelta(seconds=settings.archive_interval_seconds)
-        await _keep_trying(lambda: ensure_archiver(client, interval))
+        await keep_trying(lambda: ensure_archiver(client, interval))
         process.workflows.append(_workflow_worker(client, settings))
     if "generate" in parts:
         await _add_generation(process, client, settings, stack)
@@ -200,53 +142,17 @@ async def _prepare(
 
 
 async def _run(settings: WorkerSettings, parts: Sequence[str], stop: asyncio.Event) -> None:
-    process = Process()
+    process = WorkerProcess()
     async with AsyncExitStack() as stack:
         # First, so that a worker which waits for Temporal or for its models is seen to be alive.
         port = await stack.enter_async_context(
             serve_health(settings.health_host, settings.health_port, process.is_ready)
         )
         logger.info("starting; health on port %d", port)
-        if await _is_done_before(stop, _prepare(process, settings, parts, stack)):
+        if await is_done_before(stop, _prepare(process, settings, parts, stack)):
             identity = process.client.identity if process.client else ""
             logger.info("serving %s as %s; health on port %d", ",".join(parts), identity, port)
-            await _serve(process, stop)
-
-
-async def _is_done_before(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
-    """Do the work, unless a stop is asked for meanwhile; then it is cancelled."""
-    task, asked = asyncio.create_task(work), asyncio.create_task(stop.wait())
-    await asyncio.wait([task, asked], return_when=asyncio.FIRST_COMPLETED)
-    asked.cancel()
-    if not task.done():
-        task.cancel()
-        await asyncio.wait([task])
-        return False
-    task.result()
-    return True
-
-
-async def _serve(process: Process, stop: asyncio.Event) -> None:
-    """Run until asked to stop, or until a part fails; either way jobs are handed back."""
-    running = [asyncio.create_task(worker.run()) for worker in process.workers]
-    process.is_serving = True
-    asked = asyncio.create_task(stop.wait())
-    await asyncio.wait([asked, *running], return_when=asyncio.FIRST_COMPLETED)
-    asked.cancel()
-    process.is_serving = False
-    logger.info("stopping: jobs are brought to a checkpoint and handed back")
-    await process.shut_down()
-    await asyncio.gather(*running)
-
-
-async def _keep_trying(act: Callable[[], Awaitable[Any]]) -> Any:
-    """Try until it works: a worker may be up before Temporal is, or before its namespace."""
-    while True:
-        try:
-            return await act()
-        except (RPCError, RuntimeError) as error:
-            logger.warning("Temporal can't be used yet, trying again: %s", error)
-        await asyncio.sleep(_RECONNECT_SECONDS)
+            await process.serve(stop)
 
 
 async def _main(settings: WorkerSettings, parts: Sequence[str]) -> NoReturn:

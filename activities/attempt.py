@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import os
 import time
 from collections.abc import Awaitable, Callable
@@ -9,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from temporalio import activity
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from activities.errors import ErrorKind, WorkError
 from activities.models import (
@@ -26,6 +27,9 @@ from activities.ownership import JobLostError, Ownership
 
 # Short enough that a cancel is heard in a quarter of a second; a job shorter than that costs none.
 HEARTBEAT_INTERVAL = timedelta(milliseconds=250)
+
+# A good deal less than the heartbeat timeout, within which no other attempt can begin.
+OWNERSHIP_LASTS = timedelta(seconds=1)
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,8 @@ class Attempt:
         self._total_steps = input.parameters.num_inference_steps
         self._step = input.checkpoint.step if input.checkpoint else 0
         self._percent = self._percent_of(self._step)
+        self._note = ""
+        self._owned_at = -math.inf
         self._moved(Phase.LOAD)
 
     def on_stop(self, callback: Callable[[StopRequest], None]) -> None:
@@ -83,25 +89,37 @@ class Attempt:
         self._percent = max(self._percent, self._percent_of(step))
         self._moved(Phase.STEP)
 
-    def start_over(self) -> None:
+    def start_over(self, reason: str) -> None:
         """The checkpoint was of no use: the steps count from the first again.
 
         The percentage stands still until they have caught up, since it never falls.
         """
         self._step, self.checkpoint = 0, None
+        self._note = f"started over: {reason}"
 
     def phase_begun(self, phase: Phase) -> None:
         """The work turned to something that isn't a step."""
         self._moved(phase)
 
     async def confirm_ownership(self) -> None:
-        """Raises `JobLostError`; to be awaited before every write."""
-        await self._ownership.confirm(self._heartbeat())
+        """Raises `JobLostError`; to be awaited before every write.
+
+        What the server has just granted it can't have taken back: that takes it a heartbeat
+        timeout. A process that was frozen since finds the time gone by.
+        """
+        if time.monotonic() - self._owned_at > OWNERSHIP_LASTS.total_seconds():
+            await self._ownership.confirm(self._heartbeat())
+            self._owned_at = time.monotonic()
 
     def result(self, **fields: object) -> WorkResult:
         """What the activity returns: the given fields, and how far the attempt got."""
         return WorkResult.model_validate(
-            {"worker": self._worker, "progress": self._progress, "checkpoint": self.checkpoint}
+            {
+                "worker": self._worker,
+                "progress": self._progress,
+                "checkpoint": self.checkpoint,
+                "note": self._note,
+            }
             | fields
         )
 
@@ -114,7 +132,13 @@ class Attempt:
         try:
             return await self._run_until_stopped(work)
         except JobLostError as error:
-            raise ApplicationError(str(error), type=CLAIM_REFUSED, non_retryable=True) from error
+            # Benign: it happens whenever a job is cancelled, and nobody needs to read of it.
+            raise ApplicationError(
+                str(error),
+                type=CLAIM_REFUSED,
+                non_retryable=True,
+                category=ApplicationErrorCategory.BENIGN,
+            ) from None
         except WorkError as error:
             raise self._failure(error) from None
         except Exception as error:  # noqa: BLE001
@@ -144,6 +168,7 @@ class Attempt:
 
     async def _claim_and(self, work: Callable[["Attempt"], Awaitable[WorkResult]]) -> WorkResult:
         await self._ownership.claim(self.input.dispatch)
+        self._owned_at = time.monotonic()
         return await work(self)
 
     def _heed_cancellation(self) -> None:

@@ -63,25 +63,23 @@ class GenerationActivities:
 
     async def _generate(self, attempt: Attempt) -> WorkResult:
         work = attempt.input
-        checkpoint, note = await self._read_checkpoint(attempt)
+        checkpoint = await self._read_checkpoint(attempt)
         with self._scratch.folder(work.job_id) as scratch:
             async with self._engine.open(work.job_id, work.parameters, checkpoint, scratch) as run:
                 attempt.on_stop(lambda stop: _pass_on(stop, run))
-                artifact, started_over = await self._follow(attempt, run)
+                artifact = await self._follow(attempt, run)
         if artifact is not None:
-            return attempt.result(artifact=artifact, checkpoint=None, note=started_over or note)
+            return attempt.result(artifact=artifact, checkpoint=None)
         if attempt.stop is not None:
             return attempt.result(stopped=attempt.stop.reason)
         raise WorkError(ErrorKind.ENGINE_CRASHED, "the engine ended without an image")
 
-    async def _follow(self, attempt: Attempt, run: EngineRun) -> tuple[ArtifactRef | None, str]:
-        """Take the engine's events as they come; the image, if it came to one, and a note."""
-        artifact, note = None, ""
+    async def _follow(self, attempt: Attempt, run: EngineRun) -> ArtifactRef | None:
+        """Take the engine's events as they come; the image, if it came to one."""
+        artifact = None
         async for event in run.events():
-            if isinstance(event, StartedOver):
-                note = f"the image is stored; started over: {event.reason}"
             artifact = await self._take(attempt, event) or artifact
-        return artifact, note
+        return artifact
 
     async def _take(self, attempt: Attempt, event: EngineEvent) -> ArtifactRef | None:
         match event:
@@ -91,23 +89,22 @@ class GenerationActivities:
                 attempt.phase_begun(phase)
             case CheckpointTaken(data, step):
                 attempt.checkpoint = await self._keep_checkpoint(attempt, data, step)
-            case StartedOver():
-                attempt.start_over()
+            case StartedOver(reason):
+                attempt.start_over(reason)
             case ImageDone(data):
                 attempt.phase_begun(Phase.STORE)
                 return await self._store_image(attempt, data)
         return None
 
-    async def _read_checkpoint(self, attempt: Attempt) -> tuple[bytes | None, str]:
-        ref = attempt.checkpoint
-        if ref is None:
-            return None, ""
+    async def _read_checkpoint(self, attempt: Attempt) -> bytes | None:
+        if attempt.checkpoint is None:
+            return None
         try:
             async with _store_limit(self._store_seconds):
-                return await self._store.get(ref.key), ""
+                return await self._store.get(attempt.checkpoint.key)
         except ArtifactLostError:
-            attempt.start_over()
-            return None, "the image is stored; started over: the checkpoint was lost"
+            attempt.start_over("the checkpoint was lost")
+            return None
 
     async def _keep_checkpoint(self, attempt: Attempt, data: bytes, step: int) -> CheckpointRef:
         await attempt.confirm_ownership()

@@ -266,9 +266,7 @@ def test_a_worker_has_time_to_hand_its_jobs_back(compose: Compose, name: str) ->
 
 
 def test_dynamic_config_is_what_dev_gives_to_its_server() -> None:
-    sources = "".join(
-        path.read_text(encoding="utf-8") for path in (ROOT / "devstack").glob("*.py")
-    )
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "devstack").glob("*.py"))
     given = re.findall(r"""["']((?:matching|history)\.\w+)=(.+?)["'],$""", sources, re.MULTILINE)
     ours = yaml.safe_load(read("docker/dynamicconfig.yaml"))
     assert ours == {key: [{"value": json.loads(value)}] for key, value in given}

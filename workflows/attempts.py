@@ -24,24 +24,19 @@ class AttemptLedger:
         self._unclaimed_losses = 0
         self._free_hand_backs = 0
         self._pauses = 0
-        self._first_step = 0
 
     @property
     def current(self) -> int:
         """The number of the attempt that is running or comes next, from 1."""
         return self._used + 1
 
-    def begin(self, step: int) -> None:
-        """An attempt was claimed, and goes on after `step`."""
-        self._first_step = step
-
-    def hand_back(self, step: int) -> None:
-        """A stopping worker gave the job back after `step`.
+    def hand_back(self, *, has_advanced: bool) -> None:
+        """A stopping worker gave the job back.
 
         Free if the job advanced; else it counts, lest a deploy that crashes in a loop passes a
         job on for ever.
         """
-        if step > self._first_step and self._free_hand_backs < MAX_FREE_HAND_BACKS:
+        if has_advanced and self._free_hand_backs < MAX_FREE_HAND_BACKS:
             self._free_hand_backs += 1
         else:
             self._used += 1

@@ -40,6 +40,7 @@ class Job:
         self.ledger = AttemptLedger()
         self.refused: str | None = None
         self._open_dispatch: int | None = None
+        self._started_from: CheckpointRef | None = None
         self._now = clock
         self._rng = rng
 
@@ -92,8 +93,7 @@ class Job:
 
     def claim(self, worker: str) -> None:
         """START: the worker owns the job until its attempt ends."""
-        checkpoint = self.record.status.checkpoint
-        self.ledger.begin(checkpoint.step if checkpoint else 0)
+        self._started_from = self.record.status.checkpoint
         self._apply(
             JobEvent.START,
             worker_source(worker),
@@ -172,31 +172,40 @@ class Job:
         self._remember(result.checkpoint, result.progress)
         source = worker_source(result.worker)
         if result.stopped is StopReason.OPERATOR_PAUSE:
-            self._pause("paused with `temporal activity pause`")
+            self._pause(_with_note("paused with `temporal activity pause`", result))
         elif self.state is JobState.PENDING:
             lost = AttemptFailure.of(ErrorKind.WORKER_LOST, "the worker stopped", result.worker)
             self._settle_unclaimed(lost, source)
         elif result.artifact is not None:
             image = JobResult(artifact=result.artifact, seed=self.request.parameters.seed)
-            message = result.note or "the image is stored"
+            message = _with_note("the image is stored", result)
             self._apply(JobEvent.COMPLETE, source, message, result=image)
         elif result.stopped is StopReason.WORKER_STOPPING:
             self._settle_hand_back(result, source)
         elif result.stopped is StopReason.PAUSE:
-            self._pause("as requested")
+            self._pause(_with_note("as requested", result))
         else:
             message = "the attempt ended without an image"
             empty = AttemptFailure.of(ErrorKind.INTERNAL, message, result.worker)
             self._settle_failed_attempt(empty, source)
 
     def _settle_hand_back(self, result: WorkResult, source: str) -> None:
-        self.ledger.hand_back(result.progress.step if result.progress else 0)
+        self.ledger.hand_back(has_advanced=self._has_advanced(result))
         if self.ledger.is_used_up(self.request):
             message = "worker after worker stopped without any progress"
             self._fail(ErrorKind.WORKER_LOST, message, source)
         else:
-            self._apply(JobEvent.PAUSE, source, "the worker is stopping")
+            message = _with_note("the worker is stopping", result)
+            self._apply(JobEvent.PAUSE, source, message)
             self._apply(JobEvent.RESUME, WATCHDOG, "handed back for another worker")
+
+    def _has_advanced(self, result: WorkResult) -> bool:
+        """Whether an attempt did a step; one that started over counts from the first again."""
+        start = self._started_from
+        if result.checkpoint is not None and result.checkpoint != start:
+            return True
+        step = result.progress.step if result.progress else 0
+        return step > (start.step if start else 0)
 
     def _settle_failure(self, failure: AttemptFailure) -> None:
         """It ended with an error, or was lost."""
@@ -269,3 +278,8 @@ class Job:
         if self.state.is_terminal:
             status |= {"finished_at": self.record.updated_at}
         self.record.update(**status)
+
+
+def _with_note(message: str, result: WorkResult) -> str:
+    """A message, and what the attempt has to say besides."""
+    return f"{message}; {result.note}" if result.note else message

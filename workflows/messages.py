@@ -179,3 +179,8 @@ class JobView(Model):
     def moment(self) -> tuple[int, str | None]:
         """Differs between two views if the state changed, or a wish came or went, in between."""
         return len(self.transitions), self.status.pending_request
+
+
+def with_status(view: JobView, **changes: object) -> JobView:
+    """The view with some fields of its status replaced."""
+    return view.model_copy(update={"status": view.status.model_copy(update=changes)})

@@ -1,44 +1,32 @@
 """Reading a job from outside, whether or not any worker is alive."""
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
-from temporalio.api.enums.v1 import EventType, PendingActivityState
+from temporalio.api.enums.v1 import EventType
 from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.client import (
     Client,
     WorkflowExecutionDescription,
     WorkflowExecutionStatus,
     WorkflowHandle,
-    WorkflowHistoryEventFilterType,
 )
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.archive import read_archived
 from activities.artifacts import ArtifactStore
-from activities.errors import ErrorKind
 from activities.models import AttemptHeartbeat, Progress, WorkResult
+from workflows.ended_runs import as_ended
+from workflows.explaining import Explainer
 from workflows.job_record import JobRecord, record_from_memo
 from workflows.messages import (
     IMAGE_JOB_WORKFLOW,
-    OPERATOR,
-    SIGNAL_CANCEL,
-    SIGNAL_PAUSE,
-    SIGNAL_RESUME,
-    WATCHDOG,
-    JobError,
     JobView,
-    PendingRequest,
     attempt_activity_id,
-    generate_task_queue,
+    with_status,
     workflow_id_for,
 )
-from workflows.presence import Presence
-from workflows.state_machine import JobEvent, JobState, Transition
-from workflows.submission import priority_key
-
-# A workflow task is taken within milliseconds where there is a worker.
-_TASK_OVERDUE = timedelta(seconds=1)
+from workflows.state_machine import JobState
 
 
 class JobNotFoundError(Exception):
@@ -54,7 +42,7 @@ class JobReader:
     def __init__(self, client: Client, store: ArtifactStore | None = None) -> None:
         self._client = client
         self._store = store
-        self._presence = Presence(client)
+        self._explainer = Explainer(client)
 
     def handle(self, job_id: str) -> WorkflowHandle[object, object]:
         """The job's workflow."""
@@ -113,43 +101,18 @@ class JobReader:
         view = record.view()
         if view.state is JobState.SUCCESS and view.status.progress:
             done = view.status.progress.model_copy(update={"percent": 100})
-            return _with_status(view, progress=done)
+            return with_status(view, progress=done)
         if view.state.is_terminal:
             return view
         if description.status is not WorkflowExecutionStatus.RUNNING:
-            return await self._override(view, description)
+            return await as_ended(self._client, view, description)
         attempt = _pending_attempt(view, description)
         is_between = attempt is None and view.state is JobState.PROCESSING
         if progress := await (
             self._final_progress(view.id) if is_between else self._progress(attempt)
         ):
-            view = _with_status(view, progress=progress)
-        return await self._explain(view, description, attempt)
-
-    async def _override(self, view: JobView, description: WorkflowExecutionDescription) -> JobView:
-        """No code ran at the end of this run: Temporal's status is the truth, not the memo."""
-        at = description.close_time or datetime.now(UTC)
-        if description.status is WorkflowExecutionStatus.TIMED_OUT:
-            message = "the job outlived every limit while no workflow worker decided about it"
-            ended = _ended(view, JobEvent.TIMEOUT, WATCHDOG, message, at)
-            return _with_error(ended, ErrorKind.TIMEOUT, message, at)
-        if description.status is WorkflowExecutionStatus.TERMINATED:
-            reason = await self._termination_reason(description)
-            message = f"terminated by an operator: {reason or 'no reason was given'}"
-            ended = _ended(view, JobEvent.FAIL, OPERATOR, message, at)
-            return _with_error(ended, ErrorKind.TERMINATED, message, at)
-        message = "the workflow ended without a final state"
-        ended = _ended(view, JobEvent.FAIL, WATCHDOG, message, at)
-        return _with_error(ended, ErrorKind.INTERNAL, message, at)
-
-    async def _termination_reason(self, description: WorkflowExecutionDescription) -> str:
-        handle = self._client.get_workflow_handle(description.id, run_id=description.run_id)
-        events = handle.fetch_history_events(
-            event_filter_type=WorkflowHistoryEventFilterType.CLOSE_EVENT
-        )
-        async for event in events:
-            return event.workflow_execution_terminated_event_attributes.reason
-        return ""
+            view = with_status(view, progress=progress)
+        return await self._explainer.explain(view, description, attempt)
 
     async def _progress(self, attempt: PendingActivityInfo | None) -> Progress | None:
         if attempt is None or not attempt.HasField("heartbeat_details"):
@@ -174,81 +137,6 @@ class JobReader:
                 progress = result.progress
         return progress
 
-    async def _explain(
-        self,
-        view: JobView,
-        description: WorkflowExecutionDescription,
-        attempt: PendingActivityInfo | None,
-    ) -> JobView:
-        """Say in words why the job isn't running, if it isn't."""
-        reasons: list[str] = []
-        if description.raw_description.HasField("pending_workflow_task"):
-            presence = await self._presence.of_workflows(description.task_queue)
-            if not presence.is_served:
-                reasons.append("no worker decides what happens next: workflow workers are down")
-            # A worker that has just left still counts as present; a task that waits tells earlier.
-            if not presence.is_served or _is_task_overdue(description):
-                wish = await self._unheard_wish(view)
-                view = _with_status(view, pending_request=wish or view.status.pending_request)
-        if view.state is JobState.PENDING:
-            reasons.append(await self._why_pending(view, attempt))
-        elif view.state is JobState.PAUSED:
-            reasons.append("paused until it is resumed")
-        elif attempt is None and not reasons:
-            reasons.append("waiting for a workflow worker")
-        return view.model_copy(update={"waiting_for": "; ".join(filter(None, reasons)) or None})
-
-    async def _why_pending(self, view: JobView, attempt: PendingActivityInfo | None) -> str:
-        request, now = view.request, datetime.now(UTC)
-        if request is None:
-            return "waiting for a workflow worker"
-        startable_at = view.status.startable_at or request.start_at
-        if startable_at and startable_at > now:
-            if not view.transitions:
-                return f"starts at {startable_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
-            return f"next attempt in {(startable_at - now).total_seconds():.0f} s"
-        if attempt and attempt.state == PendingActivityState.PENDING_ACTIVITY_STATE_PAUSED:
-            return "held by an operator with `temporal activity pause`; `unpause` lets it go on"
-        presence = await self._presence.of_activities(generate_task_queue(request.engine))
-        if not presence.is_served:
-            return f"no worker serves the engine {request.engine}"
-        # The job itself is in the backlog once its attempt is scheduled.
-        ahead = max(0, presence.ahead_of(priority_key(request.priority)) - 1)
-        return f"a free worker; about {ahead} jobs ahead" if ahead else "a free worker"
-
-    async def _unheard_wish(self, view: JobView) -> PendingRequest | None:
-        """What the signals that no workflow worker has seen yet come to."""
-        wish: PendingRequest | None = None
-        async for event in self.handle(view.id).fetch_history_events():
-            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
-                wish = None
-            elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED:
-                wish = "cancel"
-            elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
-                name = event.workflow_execution_signaled_event_attributes.signal_name
-                wish = _joined(wish, name)
-        # Whatever would change nothing is refused once it is heard.
-        is_moot = {"pause": view.state is JobState.PAUSED, "resume": view.state is JobState.PENDING}
-        return None if wish and is_moot.get(wish) else wish
-
-
-def _joined(wish: PendingRequest | None, signal: str) -> PendingRequest | None:
-    """What a further signal makes of an unheard wish: cancel stays, pause and resume undo each
-    other."""
-    if wish == "cancel" or signal == SIGNAL_CANCEL:
-        return "cancel"
-    if signal == SIGNAL_PAUSE:
-        return None if wish == "resume" else "pause"
-    if signal == SIGNAL_RESUME:
-        return None if wish == "pause" else "resume"
-    return wish
-
-
-def _is_task_overdue(description: WorkflowExecutionDescription) -> bool:
-    task = description.raw_description.pending_workflow_task
-    waited = datetime.now(UTC) - task.scheduled_time.ToDatetime(tzinfo=UTC)
-    return waited > _TASK_OVERDUE
-
 
 def _pending_attempt(
     view: JobView, description: WorkflowExecutionDescription
@@ -258,34 +146,3 @@ def _pending_attempt(
     newest = attempts.get(attempt_activity_id(view.status.dispatch))
     following = attempts.get(attempt_activity_id(view.status.dispatch + 1))
     return following or newest
-
-
-def _with_status(view: JobView, **changes: object) -> JobView:
-    return view.model_copy(update={"status": view.status.model_copy(update=changes)})
-
-
-def _ended(view: JobView, event: JobEvent, source: str, message: str, at: datetime) -> JobView:
-    """Tell the end of a run in the same words as any other transition."""
-    state = JobState.TIMEOUT_CANCELLED if event is JobEvent.TIMEOUT else JobState.FAILED
-    end = Transition(
-        sequence=len(view.transitions) + 1,
-        at=at,
-        from_state=view.state,
-        to_state=state,
-        event=event,
-        source=source,
-        message=message,
-    )
-    return view.model_copy(
-        update={"state": state, "updated_at": at, "transitions": (*view.transitions, end)}
-    )
-
-
-def _with_error(view: JobView, kind: ErrorKind, message: str, at: datetime) -> JobView:
-    return _with_status(
-        view,
-        error=JobError(kind=kind, message=message, retryable=True),
-        finished_at=at,
-        deadline_at=None,
-        pending_request=None,
-    )

@@ -137,7 +137,7 @@ def _refuse_other_trades(name: str) -> None:
         _refuse(f"holds a {name}, which diffusers {diffusers.__version__} can't load here")
     understood = set(inspect.signature(kind.__call__).parameters)
     other = _OTHER_TRADES & understood if name not in _PICTURE_IS_OPTIONAL else frozenset()
-    if other or understood < _CALL or not understood >= _CALL:
+    if other or not understood >= _CALL:
         _refuse(f"holds a {name}, which doesn't turn text into an image step by step")
 
 

@@ -130,7 +130,7 @@ class Journal:
     """
 
     def __init__(self, state: Mapping[str, object] | None, done: int) -> None:
-        self.timesteps: torch.Tensor = ()
+        self.timesteps: torch.Tensor = torch.empty(0)
         self._state = state
         self._done = done
         self._before: dict[str, object] = {}

@@ -253,14 +253,14 @@ async def test_a_lost_checkpoint_starts_over_and_says_so(bench: MakeBench) -> No
     made = bench(FakeEngine([*STEPS, IMAGE]))
     result = await made.start(CheckpointRef(key="checkpoints/7/2-3", step=3))
     assert made.engine.checkpoints == [None]
-    assert result.note == "the image is stored; started over: the checkpoint was lost"
+    assert result.note == "started over: the checkpoint was lost"
 
 
 async def test_an_engine_that_cannot_use_the_checkpoint_says_why(bench: MakeBench) -> None:
     made = bench(FakeEngine([StartedOver("another version"), *STEPS, IMAGE]))
     ref = await put_checkpoint(made.store, "7", 2, 3, b"state")
     result = await made.start(ref)
-    assert result.note == "the image is stored; started over: another version"
+    assert result.note == "started over: another version"
 
 
 @pytest.mark.parametrize(

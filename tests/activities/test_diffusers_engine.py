@@ -1,5 +1,6 @@
 """One job in a diffusers pipeline: its picture, its options, and what goes wrong."""
 
+import importlib.util
 import io
 import resource
 import threading
@@ -13,13 +14,14 @@ import pytest
 
 pytest.importorskip("diffusers", reason="the diffusers extra is not installed")
 
+import diffusers
 import torch
 from PIL import Image
 
 from activities.engines.base import ImageDone, PhaseBegun, StepDone
 from activities.engines.diffusers import DiffusersEngine
 from activities.engines.diffusers_failures import memory_is_told
-from activities.engines.diffusers_schedulers import SAMPLERS
+from activities.engines.diffusers_schedulers import SAMPLERS, SchedulerChoice
 from activities.errors import ErrorKind, InvalidParametersError, WorkError
 from activities.models import Phase
 from tests.activities.tiny_pipelines import (
@@ -116,6 +118,25 @@ def test_options_that_are_not_understood_are_refused(
 def test_a_flow_model_has_its_own_scheduler_only(flux_engine: DiffusersEngine) -> None:
     with pytest.raises(InvalidParametersError, match="there are: FlowMatchEulerDiscreteScheduler"):
         run(flux_engine, job(scheduler="euler"))
+
+
+def test_a_scheduler_that_cannot_resume_exactly_offers_no_checkpoint(tmp_path: Path) -> None:
+    folder = stable_diffusion(tmp_path / "ipndm", scheduler=diffusers.IPNDMScheduler())
+    events = run(loaded(folder), job())
+    assert [event.snapshot for event in events if isinstance(event, StepDone)] == [None] * 5
+    assert image_of(events)
+    # It draws noise of its own, from no generator that could be restored.
+    stochastic = diffusers.FlowMatchEulerDiscreteScheduler(stochastic_sampling=True)
+    assert not SchedulerChoice(stochastic).resumes_exactly
+    assert SchedulerChoice(diffusers.FlowMatchEulerDiscreteScheduler()).resumes_exactly
+
+
+def test_a_scheduler_whose_package_is_missing_is_told(engine: DiffusersEngine) -> None:
+    if importlib.util.find_spec("torchsde"):
+        pytest.skip("torchsde is installed")
+    with pytest.raises(WorkError, match="DPMSolverSDEScheduler needs a package") as refusal:
+        run(engine, job(scheduler="dpmpp_sde"))
+    assert refusal.value.kind is ErrorKind.ENGINE_UNAVAILABLE
 
 
 def test_sizes_that_the_model_cannot_draw_are_refused_with_the_multiple(

@@ -42,6 +42,14 @@ def work(scheduler: str) -> GenerationParameters:
     return job(steps=STEPS, scheduler=scheduler).model_copy(update=size)
 
 
+def children_of_engines() -> list[int]:
+    """The engine's processes, and nobody else's: other tests have servers running."""
+    commands = {
+        pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in descendants_of(os.getpid())
+    }
+    return [pid for pid, command in commands.items() if DIFFUSERS.encode() in command]
+
+
 async def run_until_killed(
     engine: ChildProcessEngine,
     parameters: GenerationParameters,
@@ -55,19 +63,19 @@ async def run_until_killed(
             if isinstance(event, StepDone):
                 steps.append(event.step)
                 if len(steps) == 2:
-                    for pid in descendants_of(os.getpid()):
+                    for pid in children_of_engines():
                         os.kill(pid, signal.SIGKILL)
 
 
 async def test_a_refused_job_leaves_the_process_for_the_next(
     engine: ChildProcessEngine, tmp_path: Path
 ) -> None:
-    child = descendants_of(os.getpid())
+    child = children_of_engines()
     with pytest.raises(WorkError, match="multiples of 8") as refusal:
         await run(engine, job().model_copy(update={"width": 65}), tmp_path)
     assert refusal.value.kind is ErrorKind.INVALID_PARAMETERS
     assert steps_of(await run(engine, job(), tmp_path)) == [1, 2, 3, 4, 5]
-    assert descendants_of(os.getpid()) == child
+    assert children_of_engines() == child
 
 
 @pytest.mark.parametrize("scheduler", ["euler_a", "unipc"])

@@ -23,10 +23,9 @@ from activities.models import (
     WorkResult,
 )
 from activities.ownership import TemporalOwnership
-from activities.watchdog import WatchdogActivities, let_results_in
 from tests.fakes import Behaviour, FakeWork
-from workflows.image_job import ImageJobWorkflow
-from workflows.messages import WORKFLOW_TASK_QUEUE, generate_task_queue
+from workflows.deciding import workflow_worker
+from workflows.messages import generate_task_queue
 
 _THROTTLE = timedelta(milliseconds=50)
 
@@ -70,12 +69,7 @@ def hold(go: asyncio.Event, then: Behaviour) -> Behaviour:
 @asynccontextmanager
 async def deciding(client: Client) -> AsyncIterator[None]:
     """A workflow worker, and nobody who works."""
-    async with Worker(
-        client,
-        task_queue=WORKFLOW_TASK_QUEUE,
-        workflows=[ImageJobWorkflow],
-        activities=[WatchdogActivities(client).read_idle_seconds, let_results_in],
-    ):
+    async with workflow_worker(client):
         yield
 
 

@@ -21,12 +21,11 @@ from temporalio.service import RPCError
 from temporalio.worker import Replayer, Worker
 
 from activities.ownership import TemporalOwnership
-from activities.watchdog import WatchdogActivities, let_results_in
 from tests.fakes import Behaviour, FakeWork
 from tests.workflows.pure import image_request
+from workflows.deciding import workflow_worker
 from workflows.image_job import ImageJobWorkflow
 from workflows.messages import JobOutcome, JobView, generate_task_queue, job_id_of
-from workflows.options import STICKY_QUEUE_TIMEOUT
 from workflows.reading import JobReader
 from workflows.state_machine import JobState
 from workflows.submission import start_job
@@ -67,14 +66,8 @@ class Stage:
         return handle
 
     def deciding(self) -> Worker:
-        """A workflow worker, sandbox on, as `worker.py` makes one."""
-        return Worker(
-            self.client,
-            task_queue=self.task_queue,
-            workflows=[ImageJobWorkflow],
-            activities=[WatchdogActivities(self.client).read_idle_seconds, let_results_in],
-            sticky_queue_schedule_to_start_timeout=STICKY_QUEUE_TIMEOUT,
-        )
+        """A workflow worker, sandbox on, as `worker.py` has one."""
+        return workflow_worker(self.client, task_queue=self.task_queue)
 
     def work(self, behaviour: Behaviour) -> FakeWork:
         """A work activity that claims as the real one does, and then behaves as told."""

@@ -1,0 +1,29 @@
+"""The worker that decides: all that the workflows of this build need to run."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+from activities.watchdog import WatchdogActivities, let_results_in
+from workflows.archiving import ArchiveJobsWorkflow
+from workflows.image_job import ImageJobWorkflow
+from workflows.messages import WORKFLOW_TASK_QUEUE
+from workflows.options import STICKY_QUEUE_TIMEOUT
+
+
+def workflow_worker(
+    client: Client,
+    activities: Sequence[Callable[..., Any]] = (),
+    *,
+    task_queue: str = WORKFLOW_TASK_QUEUE,
+) -> Worker:
+    """A worker for the workflows, their local activities, and the given light activities."""
+    return Worker(
+        client,
+        task_queue=task_queue,
+        workflows=[ImageJobWorkflow, ArchiveJobsWorkflow],
+        activities=[WatchdogActivities(client).read_idle_seconds, let_results_in, *activities],
+        sticky_queue_schedule_to_start_timeout=STICKY_QUEUE_TIMEOUT,
+    )
