@@ -35,7 +35,10 @@ from workflows.messages import generate_task_queue
 from workflows.process import WorkerProcess, is_done_before, keep_trying
 from workflows.search_attributes import register_search_attributes
 
-BUILT_IN_ENGINES = {"procedural": "activities.engines.procedural:ProceduralEngine"}
+BUILT_IN_ENGINES = {
+    "procedural": "activities.engines.procedural:ProceduralEngine",
+    "diffusers": "activities.engines.diffusers:DiffusersEngine",
+}
 PARTS = ("workflows", "generate", "postprocess")
 
 # The default would let progress be seen, and a cancel heard, only every few seconds.

@@ -240,7 +240,9 @@ class ImageJobWorkflow:
             return None
 
     def _settle(self, work: Work) -> None:
-        worker = self._job.record.status.worker or ""
+        # Before its claim nobody knows which worker an attempt was given to.
+        claimed = self._job.state is JobState.PROCESSING
+        worker = self._job.record.status.worker or "" if claimed else ""
         outcome: WorkResult | AttemptFailure
         try:
             outcome = read_result(work.result(), workflow.payload_converter(), worker)

@@ -79,7 +79,7 @@ def _read_timeout(cause: TimeoutError, worker: str) -> AttemptFailure:
     silence = f"no heartbeat for {HEARTBEAT_TIMEOUT.total_seconds():g} s"
     late = "it did not end in time"
     return AttemptFailure(
-        f"the worker {worker or '(not yet known)'} was lost: "
+        f"{f'the worker {worker}' if worker else 'a worker'} was lost: "
         f"{silence if cause.type is TimeoutType.HEARTBEAT else late}",
         FailureReport(
             kind=ErrorKind.WORKER_LOST,

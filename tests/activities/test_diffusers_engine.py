@@ -92,7 +92,7 @@ def test_names_and_classes_of_schedulers_mean_the_same(engine: DiffusersEngine) 
 
 def test_each_name_of_a_scheduler_draws_in_its_own_way(engine: DiffusersEngine) -> None:
     names = [name for name in SAMPLERS if name != "dpmpp_sde"]
-    pictures = {image_of(run(engine, job(steps=8, scheduler=name))) for name in names}
+    pictures = {image_of(run(engine, job(steps=7, scheduler=name))) for name in names}
     assert len(pictures) == len(names)
 
 

@@ -21,15 +21,24 @@ def claim_of(dispatch: int) -> ClaimInput:
     return ClaimInput(dispatch=dispatch, worker="late")
 
 
+async def accepted_claims(handle: JobHandle) -> int:
+    """How many claims history knows of."""
+    history = await handle.fetch_history()
+    return count(history, EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED)
+
+
 async def expect_refusal(handle: JobHandle, *args: Any) -> None:
-    """The claim is refused, and history does not know of it."""
-    before = (await handle.describe()).history_length
+    """The claim is refused, and history does not know of it.
+
+    The task in which it was refused may be there: the server keeps it if the worker is slow.
+    """
+    before = await accepted_claims(handle)
     with pytest.raises(WorkflowUpdateFailedError) as caught:
         await handle.execute_update("claim", args=args)
     assert isinstance(caught.value.cause, ApplicationError)
     if args and isinstance(args[0], ClaimInput):
         assert caught.value.cause.type == CLAIM_REFUSED
-    assert (await handle.describe()).history_length == before
+    assert await accepted_claims(handle) == before
 
 
 @pytest.mark.parametrize("dispatch", [-1, 0, 2, 2**40])
@@ -172,4 +181,3 @@ async def test_refused_claims_are_no_events(stage: Stage) -> None:
         await handle.result()
     history = await handle.fetch_history()
     assert count(history, EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED) == 1
-    assert len(history.events) <= 22
