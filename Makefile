@@ -1,12 +1,15 @@
 # make run: everything on this machine. make test: what CI runs. Both make .venv on first use.
 #   make run PYTHON=/path/to/python3     make test PYTEST_ARGS='-k dev -x'
+#   make test EXTRAS=dev,diffusers       with PyTorch, some gigabytes on most systems
 
 ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 CANDIDATES := python3 python3.13 python3.12 python3.11
 PYTHON ?= $(shell for p in $(CANDIDATES); do \
 	$$p -c '$(ENOUGH)' >/dev/null 2>&1 && echo $$p && break; done)
 BIN := .venv/bin
-INSTALLED := .venv/installed
+EXTRAS ?= dev
+comma := ,
+INSTALLED := .venv/installed-$(subst $(comma),-,$(EXTRAS))
 
 .PHONY: run test clean
 
@@ -22,7 +25,7 @@ test: $(INSTALLED)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 # The stamp is written last, so that an installation that was cut short is done again.
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml constraints.txt constraints-diffusers.txt
 	@'$(PYTHON)' -c '$(ENOUGH)' >/dev/null 2>&1 || { \
 		echo "Darkroom needs Python 3.11 or newer: make $(MAKECMDGOALS) PYTHON=/path/to/python3" >&2; \
 		exit 1; }
@@ -32,7 +35,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@echo "installing into .venv, once"
 	@'$(PYTHON)' -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-		-c constraints.txt -e '.[dev]'
+		-c constraints.txt -c constraints-diffusers.txt -e '.[$(EXTRAS)]'
 	@touch $@
 
 clean:
