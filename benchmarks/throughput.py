@@ -1,6 +1,6 @@
-"""Jobs per second beside bare two-activity workflows, on one server, in one run.
+"""Jobs per second beside bare two-activity workflows (benchmarks/bare.py), in one run.
 
-`python -m benchmarks.throughput [--jobs 300] [--rounds 3] [--slots 8] [--concurrency 50]`
+`python -m benchmarks.throughput [--jobs 300] [--rounds 3] [--slots 4] [--concurrency 50]`
 """
 
 import argparse
@@ -11,22 +11,25 @@ from uuid import uuid4
 
 from temporalio.client import Client
 
-from activities.models import GenerationParameters
-from benchmarks.bare import TASK_QUEUE, BareWorkflow
+from benchmarks.bare import PARAMETERS, TASK_QUEUE, BareImageWorkflow, BareWorkflow
 from benchmarks.stack import percentile, process, scratch_folder, temporal_server
 from workflows.messages import ImageJobInput
 from workflows.submission import start_job
 
-JOB = ImageJobInput(
-    parameters=GenerationParameters(
-        prompt="a lighthouse at dusk", width=64, height=64, num_inference_steps=8, seed=1
-    )
-)
+JOB = ImageJobInput(parameters=PARAMETERS)
 
 
 async def _bare(client: Client) -> int:
     handle = await client.start_workflow(
         BareWorkflow.run, "x", id=f"bare-{uuid4().hex}", task_queue=TASK_QUEUE
+    )
+    await handle.result()
+    return (await handle.describe()).history_length
+
+
+async def _bare_image(client: Client) -> int:
+    handle = await client.start_workflow(
+        BareImageWorkflow.run, "x", id=f"bare-image-{uuid4().hex}", task_queue=TASK_QUEUE
     )
     await handle.result()
     return (await handle.describe()).history_length
@@ -62,7 +65,7 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--slots", type=int, default=8)
+    parser.add_argument("--slots", type=int, default=4)
     parser.add_argument("--concurrency", type=int, default=50)
     args = parser.parse_args()
     with scratch_folder() as folder:
@@ -70,27 +73,31 @@ async def main() -> None:
             address = server.client.service_client.config.target_host
             slots = str(args.slots)
             with (
-                process("-m", "benchmarks.bare", address=address, folder=folder),
+                process(
+                    *("-m", "benchmarks.bare"),
+                    address=address,
+                    folder=folder,
+                    DARKROOM_GENERATE_SLOTS=slots,
+                ),
                 process("worker.py", address=address, folder=folder, DARKROOM_GENERATE_SLOTS=slots),
             ):
-                await _rate(_bare, server.client, 20, 10)
-                await _rate(_job, server.client, 20, 10)
+                for run in (_bare, _bare_image, _job):
+                    await _rate(run, server.client, 20, 10)
                 for number in range(args.rounds):
                     await _round(number, server.client, args)
 
 
 async def _round(number: int, client: Client, args: argparse.Namespace) -> None:
-    bare, bare_seconds, bare_events = await _rate(_bare, client, args.jobs, args.concurrency)
-    jobs, job_seconds, job_events = await _rate(_job, client, args.jobs, args.concurrency)
-    for name, rate, seconds, events in (
-        ("bare", bare, bare_seconds, bare_events),
-        ("jobs", jobs, job_seconds, job_events),
-    ):
+    rates: dict[str, float] = {}
+    for name, run in (("bare", _bare), ("bare with image", _bare_image), ("jobs", _job)):
+        rate, seconds, events = await _rate(run, client, args.jobs, args.concurrency)
+        rates[name] = rate
         print(
-            f"round {number}: {name} {rate:5.1f}/s  p50 {percentile(seconds, 0.5):.2f} s  "
+            f"round {number}: {name:15} {rate:5.1f}/s  p50 {percentile(seconds, 0.5):.2f} s  "
             f"p99 {percentile(seconds, 0.99):.2f} s  {events} events"
         )
-    print(f"round {number}: jobs / bare = {jobs / bare:.2f}")
+    for name in ("bare", "bare with image"):
+        print(f"round {number}: jobs / {name} = {rates['jobs'] / rates[name]:.2f}")
 
 
 if __name__ == "__main__":
