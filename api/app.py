@@ -10,7 +10,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from activities.artifacts import ArtifactStore
-from api import errors
+from api import docs, errors
 from api.head import HeadMiddleware
 from api.jobs import Jobs
 from api.openapi import DescribedApp
@@ -36,6 +36,8 @@ def create_app(client: Client, store: ArtifactStore, settings: ApiSettings) -> F
         title="Darkroom",
         version=VERSION,
         description=_DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
         lifespan=_lifespan,
         servers=[{"url": settings.public_url}] if settings.public_url else None,
         generate_unique_id_function=lambda route: route.name,
@@ -51,6 +53,7 @@ def create_app(client: Client, store: ArtifactStore, settings: ApiSettings) -> F
     app.state.jobs = Jobs(client, store, tuple(settings.engine_classes))
     app.add_middleware(HeadMiddleware)
     errors.install(app)
+    docs.install(app)
     app.include_router(jobs.router)
     app.include_router(health.router)
     return app

@@ -21,6 +21,7 @@ def static_details(job_id: str, request: ImageJobInput) -> str:
     return "\n".join(
         [
             f"**Job** `{job_id}` of tenant `{request.tenant}`, priority {request.priority}",
+            "",
             f"- size: {parameters.width} × {parameters.height} px, "
             f"{parameters.num_inference_steps} steps, guidance {parameters.guidance_scale:g}",
             f"- seed: `{parameters.seed}`",
@@ -39,7 +40,7 @@ def attempt_summary(record: JobRecord, attempt: int) -> str:
 
 def current_details(record: JobRecord, refused: str | None) -> str:
     """State, reason, time, author and what is possible now."""
-    lines = [f"**{record.state}** since {record.updated_at:%Y-%m-%d %H:%M:%S} UTC"]
+    lines = [f"**{record.state}** since {record.updated_at:%Y-%m-%d %H:%M:%S} UTC", ""]
     if record.transitions:
         last = record.transitions[-1]
         lines.append(f"- why: {last.message} ({last.event} by {last.source})")

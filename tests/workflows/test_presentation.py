@@ -73,6 +73,7 @@ def test_current_details_say_state_reason_author_and_what_is_possible() -> None:
     job = new_job(Clock())
     assert current_details(job.record, None).splitlines() == [
         "**PENDING** since 2026-01-01 00:00:00 UTC",
+        "",
         "- allowed now: START, CANCEL, RETRY, PAUSE, FAIL, TIMEOUT",
     ]
     job = claimed_job(Clock())
