@@ -80,6 +80,7 @@ def test_current_details_say_state_reason_author_and_what_is_possible() -> None:
     job.begin_pause()
     assert current_details(job.record, "RESUME was refused").splitlines() == [
         "**PROCESSING** since 2026-01-01 00:00:00 UTC",
+        "",
         "- why: attempt 1 of 3 (START by worker:fake)",
         "- asked for and not yet carried out: pause",
         "- allowed now: COMPLETE, FAIL, CANCEL, TIMEOUT, PAUSE, RETRY",
