@@ -21,6 +21,7 @@ from devstack.stack import Guard, Stack, StopRequest
 PROJECT = Path(__file__).resolve().parent
 WORKER: Command = (sys.executable, str(PROJECT / "worker.py"))
 API: Command = (sys.executable, "-m", "api")
+BIN = Path(sys.executable).parent
 ANSWER_SECONDS = 2.0
 
 
@@ -140,12 +141,17 @@ Darkroom is running; Ctrl-C stops it.
   data     {settings.data_dir}
   logs     {settings.logs}
 
-Submit a job, look at it, fetch the picture:
+Submit a job, look at it, and fetch the picture once it is there:
 
   JOB=$(curl -s {jobs} -H 'Content-Type: application/json' \\
         -d '{{"prompt": "a lighthouse at dusk"}}' | {take_id})
   curl -s {jobs}/$JOB
-  curl -sf -o picture.png {jobs}/$JOB/image
+  until curl -sf -o picture.png {jobs}/$JOB/image; do sleep 1; done
+
+For the temporal program, and for more workers by hand:
+
+  export PATH="{BIN}:$PATH" TEMPORAL_ADDRESS={settings.temporal_address}
+  export DARKROOM_DATA_DIR="{settings.data_dir}"
 """
 
 

@@ -15,7 +15,13 @@ from datetime import timedelta
 from typing import NoReturn
 
 from temporalio.client import Client
-from temporalio.runtime import Runtime, TelemetryConfig
+from temporalio.runtime import (
+    LogForwardingConfig,
+    LoggingConfig,
+    Runtime,
+    TelemetryConfig,
+    TelemetryFilter,
+)
 from temporalio.worker import Worker
 
 from activities.archive import ArchiveActivities
@@ -130,8 +136,14 @@ async def _prepare(
     process: WorkerProcess, settings: WorkerSettings, parts: Sequence[str], stack: AsyncExitStack
 ) -> None:
     """Connect and load, however long that takes."""
+    # Through Python's logging, so that one file has one format, and no colours.
+    forwarding = LogForwardingConfig(logger=logging.getLogger("temporalio.core"))
+    core_log = LoggingConfig(
+        filter=TelemetryFilter(core_level="WARN", other_level="ERROR"), forwarding=forwarding
+    )
     runtime = Runtime(
-        telemetry=TelemetryConfig(), worker_heartbeat_interval=WORKER_HEARTBEAT_INTERVAL
+        telemetry=TelemetryConfig(logging=core_log),
+        worker_heartbeat_interval=WORKER_HEARTBEAT_INTERVAL,
     )
     client = await keep_trying(lambda: connect(runtime=runtime))
     await keep_trying(lambda: register_search_attributes(client))

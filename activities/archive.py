@@ -1,16 +1,22 @@
 """The archiver's work: what stays of a job once its run is closed, and what goes."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+from pydantic import ValidationError
 from temporalio import activity
 
 from activities.artifacts import ArtifactLostError, ArtifactStore
+from activities.errors import WorkError
 from activities.models import Model
 
 # Visibility tells of a closed run a moment late: what was seen is looked through again.
 _OVERLAP = timedelta(minutes=2)
+# After the clock was set back, runs close at times that an earlier visit has been through.
+_OVERLAP_AFTER_STEP_BACK = timedelta(hours=1)
+# More failures than this are no matter of single jobs: the visit fails, and is made again.
+_MOST_FAILURES = 100
 
 
 class ClosedRun(Model):
@@ -48,16 +54,21 @@ class ClosedJobs(Protocol):
 
 
 class ArchiveInput(Model):
-    """From when on runs are to be visited; None for all that Temporal knows."""
+    """From when on runs are to be visited; None for all that Temporal knows.
+
+    `failed` could not be archived by the visit before, and are tried again.
+    """
 
     since: datetime | None
+    failed: tuple[ClosedRun, ...] = ()
 
 
 class ArchiveResult(Model):
-    """Up to when all closed runs were visited."""
+    """Up to when all closed runs were visited, and which of them could not be archived."""
 
     until: datetime
     archived: int
+    failed: tuple[ClosedRun, ...] = ()
 
 
 def archive_key(job_id: str) -> str:
@@ -66,32 +77,58 @@ def archive_key(job_id: str) -> str:
 
 
 async def read_archived(store: ArtifactStore, job_id: str) -> ArchivedJob | None:
-    """What the archive knows of a job, if anything."""
+    """What the archive knows of a job, if anything; a damaged file knows nothing."""
     try:
         return ArchivedJob.model_validate_json(await store.get(archive_key(job_id)))
-    except ArtifactLostError:
+    except (ArtifactLostError, ValidationError):
         return None
 
 
 class ArchiveActivities:
     """Visits closed jobs. `settle` is how long after its end no attempt can be writing any more."""
 
-    def __init__(self, store: ArtifactStore, jobs: ClosedJobs, settle: timedelta) -> None:
+    def __init__(
+        self,
+        store: ArtifactStore,
+        jobs: ClosedJobs,
+        settle: timedelta,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
         self._store = store
         self._jobs = jobs
         self._settle = settle
+        self._clock = clock
 
     @activity.defn
     async def archive_closed_jobs(self, input: ArchiveInput) -> ArchiveResult:
-        """Archive every job that was closed since; a retry finds the archived ones done."""
-        until = datetime.now(UTC) - self._settle
-        since = input.since - _OVERLAP if input.since else datetime.fromtimestamp(0, UTC)
-        archived = 0
-        async for run in self._jobs.closed_between(since, until):
-            archived += await self._archive(run)
+        """Archive every job that was closed since; a retry finds the archived ones done.
+
+        A job that can't be archived stands in nobody's way: the next visit tries it again.
+        """
+        until = self._clock() - self._settle
+        archived, failed = 0, list[ClosedRun]()
+        async for run in self._to_visit(input, until):
+            try:
+                archived += await self._archive(run)
+            except WorkError as error:
+                activity.logger.warning("job %s can't be archived: %s", run.job_id, error.message)
+                failed.append(run)
+                if len(failed) > _MOST_FAILURES:
+                    raise
             activity.heartbeat(archived)
-        # A clock that was set back must not make the next visit begin earlier and earlier.
-        return ArchiveResult(until=max(until, input.since or until), archived=archived)
+        return ArchiveResult(until=until, archived=archived, failed=tuple(failed))
+
+    async def _to_visit(self, input: ArchiveInput, until: datetime) -> AsyncIterator[ClosedRun]:
+        for run in input.failed:
+            yield run
+        since = datetime.fromtimestamp(0, UTC)
+        if input.since is not None and input.since > until:
+            since = until - _OVERLAP_AFTER_STEP_BACK
+        elif input.since is not None:
+            since = input.since - _OVERLAP
+        async for run in self._jobs.closed_between(since, until):
+            if run not in input.failed:
+                yield run
 
     async def _archive(self, run: ClosedRun) -> bool:
         known = await read_archived(self._store, run.job_id)

@@ -19,7 +19,10 @@ READY_TIMEOUT_SECONDS = 60.0
 READY_POLL_SECONDS = 0.05
 DEATHS_ALLOWED = 5
 DEATHS_WINDOW_SECONDS = 60.0
+STEADY_SECONDS = 5.0
 ECHO_SECONDS = 0.5
+# What a part writes beyond this between two looks stays in its file.
+LARGEST_ECHO = 1 << 20
 WORTH_SHOWING = re.compile(rb"WARN|ERROR|CRITICAL|FATAL", re.IGNORECASE)
 
 
@@ -43,6 +46,7 @@ class RunningPart:
         self.part = part
         self.process: asyncio.subprocess.Process | None = None
         self._changed = changed
+        self._ready_at: float | None = None
         # Where in the log this life begins, and how far the console has seen it.
         self._born_at = self._echoed = _size(part.log)
 
@@ -59,11 +63,13 @@ class RunningPart:
         Raises:
             DevError: it could not be started, died, or did not answer in time.
         """
+        self._ready_at = None
         process = await self._spawn()
         deadline = time.monotonic() + READY_TIMEOUT_SECONDS
         # Death first: whatever answers on the port of a dead part is somebody else.
         while process.returncode is None:
             if await self.part.is_ready():
+                self._ready_at = time.monotonic()
                 return
             if time.monotonic() > deadline:
                 raise self._failure(f"does not answer after {READY_TIMEOUT_SECONDS:.0f} s")
@@ -80,12 +86,17 @@ class RunningPart:
         while True:
             cause = await self._wait_for_death()
             now = time.monotonic()
-            deaths = [at for at in deaths if now - at < DEATHS_WINDOW_SECONDS] + [now]
+            # Whoever kills a part that served well does not make it a part that cannot live.
+            early = self._ready_at is None or now - self._ready_at < STEADY_SECONDS
+            deaths = [at for at in deaths if early and now - at < DEATHS_WINDOW_SECONDS] + [now]
             if len(deaths) >= DEATHS_ALLOWED:
                 window = f"{DEATHS_ALLOWED} times within {DEATHS_WINDOW_SECONDS:.0f} s"
                 raise self._failure(f"died {window} ({cause})")
-            delay = 2 ** (len(deaths) - 1)
-            say(f"{self.part.name} died ({cause}); starting it again in {delay} s")
+            delay = 2 ** (len(deaths) - 2) if len(deaths) > 1 else 0
+            say(
+                f"{self.part.name} died ({cause}); "
+                f"starting it again {f'in {delay} s' if delay else 'at once'}"
+            )
             await asyncio.sleep(delay)
             await self._start_again()
 
@@ -154,6 +165,7 @@ class RunningPart:
         return DevError(f"{self.part.name} {what}; its log is {self.part.log}{quoted}")
 
     def _new_lines(self) -> list[bytes]:
+        self._echoed = max(self._echoed, _size(self.part.log) - LARGEST_ECHO)
         complete, newline, _ = self._read_log(self._echoed).rpartition(b"\n")
         self._echoed += len(complete + newline)
         return complete.splitlines()

@@ -89,6 +89,11 @@ def check_ports(settings: Settings) -> None:
         ("DARKROOM_API_PORT", settings.api_host, settings.api_port),
         ("DARKROOM_HEALTH_PORT", "127.0.0.1", settings.health_port),
     )
+    named: dict[int, str] = {}
+    for variable, _, port in wanted:
+        if port in named:
+            raise DevError(f"{named[port]} and {variable} both name port {port}", 2)
+        named[port] = variable
     with ExitStack() as listening:
         for variable, host, port in wanted:
             listening.enter_context(_listen(variable, host, port))

@@ -53,7 +53,9 @@ class ArchiveJobsWorkflow:
         )
         return await workflow.execute_activity_method(
             ArchiveActivities.archive_closed_jobs,
-            ArchiveInput(since=last.until if last else None),
+            ArchiveInput(since=last.until, failed=last.failed)
+            if last
+            else ArchiveInput(since=None),
             start_to_close_timeout=ARCHIVE_TIMEOUT,
             heartbeat_timeout=ARCHIVE_HEARTBEAT_TIMEOUT,
             retry_policy=ARCHIVE_RETRY,

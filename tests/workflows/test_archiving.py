@@ -111,8 +111,6 @@ async def test_each_run_is_visited_once(stage: Stage, store: LocalArtifactStore)
     handle = await succeed(stage, store)
     assert await visit(stage.client, store, [handle]) == 1
     assert await visit(stage.client, store, [handle]) == 0
-    later = datetime.now(UTC) + timedelta(hours=1)
-    assert await visit(stage.client, store, [handle], since=later) == 0
 
 
 async def test_a_job_is_left_alone_until_no_attempt_can_be_writing(
@@ -196,16 +194,50 @@ class FailingStore(LocalArtifactStore):
 
 
 @pytest.mark.parametrize("removals", [0, 1])
-async def test_a_visit_that_was_cut_short_is_made_good_by_the_next(
+async def test_a_job_that_could_not_be_archived_is_tried_again_by_the_next_visit(
     stage: Stage, store: LocalArtifactStore, tmp_path: Path, removals: int
 ) -> None:
     handle = await succeed(stage, store)
     job_id = job_id_of(handle.id) or ""
-    with pytest.raises(WorkError):
-        await visit(stage.client, FailingStore(tmp_path, removals), [handle])
+    jobs = OnlyTheseJobs(stage.client, [handle])
+    failing = ArchiveActivities(FailingStore(tmp_path, removals), jobs, AT_ONCE)
+    result = await ActivityEnvironment().run(failing.archive_closed_jobs, ArchiveInput(since=None))
+    assert result.archived == 0
+    assert [run.job_id for run in result.failed] == [job_id]
     assert archive_key(job_id) not in await store.list(f"jobs/{job_id}")
-    assert await visit(stage.client, store, [handle]) == 1
+    # The next window begins long after the job's end: only the list still knows of it.
+    later = ArchiveInput(since=datetime.now(UTC) + timedelta(hours=3), failed=result.failed)
+    again = ArchiveActivities(store, NoJobsButFinal(jobs), AT_ONCE)
+    assert (await ActivityEnvironment().run(again.archive_closed_jobs, later)).archived == 1
     assert len(await store.list(f"jobs/{job_id}")) == 2
+
+
+async def test_one_job_that_can_not_be_archived_stands_in_nobody_s_way(
+    stage: Stage, store: LocalArtifactStore, tmp_path: Path
+) -> None:
+    handles = [await succeed(stage, store) for _ in range(3)]
+    blocked = job_id_of(handles[1].id) or ""
+    (tmp_path / "checkpoints" / blocked / "2-9").mkdir()
+    assert await visit(stage.client, store, handles) == 2
+
+
+async def test_a_damaged_document_is_written_anew(
+    stage: Stage, store: LocalArtifactStore, tmp_path: Path
+) -> None:
+    handle = await succeed(stage, store)
+    job_id = job_id_of(handle.id) or ""
+    await visit(stage.client, store, [handle])
+    (tmp_path / archive_key(job_id)).write_bytes(bytes(100))
+    assert await visit(stage.client, store, [handle]) == 1
+    assert json.loads(await store.get(archive_key(job_id)))["run_id"]
+
+
+async def test_jobs_that_close_after_the_clock_was_set_back_are_archived(
+    stage: Stage, store: LocalArtifactStore
+) -> None:
+    ahead = datetime.now(UTC) + timedelta(hours=1)
+    handle = await succeed(stage, store)
+    assert await visit(stage.client, store, [handle], since=ahead) == 1
 
 
 class NoJobs:
@@ -221,6 +253,17 @@ class NoJobs:
 
     async def final_job(self, job_id: str) -> FinalJob | None:
         return None
+
+
+class NoJobsButFinal(NoJobs):
+    """Lists nothing, and still knows how jobs ended."""
+
+    def __init__(self, known: VisibleClosedJobs) -> None:
+        super().__init__()
+        self._known = known
+
+    async def final_job(self, job_id: str) -> FinalJob | None:
+        return await self._known.final_job(job_id)
 
 
 async def test_the_schedule_visits_from_where_the_last_visit_ended(
