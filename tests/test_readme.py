@@ -3,6 +3,13 @@
 import re
 from pathlib import Path
 
+import pytest
+
+from activities.engines.base import ImageDone, StepDone
+from activities.engines.process import ChildProcessEngine
+from activities.engines.slot import StallLimits
+from activities.imaging.inspection import ImageFacts, inspect_image
+from activities.models import GenerationParameters
 from activities.settings import WorkerSettings
 from api.settings import ApiSettings
 from workflows.search_attributes import JOB_ENGINE, JOB_PRIORITY, JOB_STATE
@@ -46,3 +53,25 @@ def test_every_linked_picture_exists() -> None:
     assert pictures
     for picture in pictures:
         assert (PROJECT / picture).is_file(), picture
+
+
+async def test_the_engine_of_the_readme_draws(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [source] = re.findall(r"```python\n# my_engines.py\n(.*?)```", README, re.DOTALL)
+    (tmp_path / "my_engines.py").write_text(source)
+    # What PYTHONPATH=. does: the child finds what its worker finds.
+    monkeypatch.syspath_prepend(str(tmp_path))
+    engine = ChildProcessEngine("plain", "my_engines:Plain", 1, StallLimits(), 1)
+    try:
+        parameters = GenerationParameters(
+            prompt="x", width=64, height=96, num_inference_steps=3, seed=1
+        )
+        async with engine.open("job", parameters, None, tmp_path) as run:
+            events = [event async for event in run.events()]
+    finally:
+        await engine.stop()
+    assert [event.step for event in events if isinstance(event, StepDone)] == [1, 2, 3]
+    image = events[-1]
+    assert isinstance(image, ImageDone)
+    assert inspect_image(image.data) == ImageFacts("image/png", 64, 96)
