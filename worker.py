@@ -25,7 +25,7 @@ from temporalio.runtime import (
 from temporalio.worker import Worker
 
 from activities.archive import ArchiveActivities
-from activities.artifacts import open_store
+from activities.artifacts import ArtifactStore, is_usable, open_store
 from activities.attempt import StopGraces
 from activities.engines.process import ChildProcessEngine
 from activities.engines.slot import StallLimits
@@ -53,9 +53,9 @@ _HEARTBEAT_THROTTLE = timedelta(milliseconds=200)
 logger = logging.getLogger("darkroom.worker")
 
 
-def _workflow_worker(client: Client, settings: WorkerSettings) -> Worker:
+def _workflow_worker(client: Client, settings: WorkerSettings, store: ArtifactStore) -> Worker:
     archive = ArchiveActivities(
-        open_store(settings.artifacts_url),
+        store,
         VisibleClosedJobs(client),
         timedelta(seconds=settings.archive_settle_seconds),
     )
@@ -111,9 +111,13 @@ def _scratch(settings: WorkerSettings) -> Scratch:
 
 
 async def _add_generation(
-    process: WorkerProcess, client: Client, settings: WorkerSettings, stack: AsyncExitStack
+    process: WorkerProcess,
+    client: Client,
+    settings: WorkerSettings,
+    store: ArtifactStore,
+    stack: AsyncExitStack,
 ) -> None:
-    store, scratch = open_store(settings.artifacts_url), _scratch(settings)
+    scratch = _scratch(settings)
     stack.callback(scratch.close)
     for name, spec in settings.engine_classes.items():
         engine = _engine(name, spec, settings)
@@ -133,7 +137,11 @@ async def _add_generation(
 
 
 async def _prepare(
-    process: WorkerProcess, settings: WorkerSettings, parts: Sequence[str], stack: AsyncExitStack
+    process: WorkerProcess,
+    settings: WorkerSettings,
+    store: ArtifactStore,
+    parts: Sequence[str],
+    stack: AsyncExitStack,
 ) -> None:
     """Connect and load, however long that takes."""
     # Through Python's logging, so that one file has one format, and no colours.
@@ -150,21 +158,26 @@ async def _prepare(
     if "workflows" in parts:
         interval = timedelta(seconds=settings.archive_interval_seconds)
         await keep_trying(lambda: ensure_archiver(client, interval))
-        process.workflows.append(_workflow_worker(client, settings))
+        process.workflows.append(_workflow_worker(client, settings, store))
     if "generate" in parts:
-        await _add_generation(process, client, settings, stack)
+        await _add_generation(process, client, settings, store, stack)
     process.client = client
 
 
 async def _run(settings: WorkerSettings, parts: Sequence[str], stop: asyncio.Event) -> None:
     process = WorkerProcess()
+    store = open_store(settings.artifacts_url, settings.stall_store_seconds)
+
+    async def is_ready() -> bool:
+        return await process.is_ready() and await is_usable(store)
+
     async with AsyncExitStack() as stack:
         # First, so that a worker which waits for Temporal or for its models is seen to be alive.
         port = await stack.enter_async_context(
-            serve_health(settings.health_host, settings.health_port, process.is_ready)
+            serve_health(settings.health_host, settings.health_port, is_ready)
         )
         logger.info("starting; health on port %d", port)
-        if await is_done_before(stop, _prepare(process, settings, parts, stack)):
+        if await is_done_before(stop, _prepare(process, settings, store, parts, stack)):
             identity = process.client.identity if process.client else ""
             logger.info("serving %s as %s; health on port %d", ",".join(parts), identity, port)
             await process.serve(stop)

@@ -1,24 +1,25 @@
 """ArtifactStore: the only place for bytes. Writes are atomic, flushed, and idempotent by key."""
 
 import asyncio
-import errno
 import hashlib
 import os
 import re
-import secrets
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from typing import Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from activities.errors import ErrorKind, WorkError
 from activities.models import ArtifactRef, CheckpointRef
+from activities.threads import DaemonThreads
+from activities.whole_files import delete, probe, write_whole
+
+Result = TypeVar("Result")
 
 _EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp"}
-# Not every file system, and no system but Linux, has files without a name.
-_O_TMPFILE = getattr(os, "O_TMPFILE", os.O_CREAT | os.O_EXCL | os.O_DIRECTORY)
-_NO_NAMELESS_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOTSUP, errno.ENOENT)
-_LOST_RACES = 20
+# More than a disk does at once; on a file system that hangs, so many calls hang and no more.
+_CALLS_AT_A_TIME = 8
 _KEY_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -47,15 +48,36 @@ class ArtifactStore(Protocol):
         """Raise unless the store can be written to now."""
 
 
-def open_store(url: str) -> "LocalArtifactStore":
-    """The store that a `file://` URL names."""
+def open_store(url: str, limit_seconds: float = 60) -> "LocalArtifactStore":
+    """The store that a `file://` URL names; none of its calls takes longer than the limit."""
     parts = urlsplit(url)
     is_folder = parts.path.startswith("/") and not parts.query and not parts.fragment
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not is_folder:
         raise ValueError(
             "must be a file:// URL with an absolute path, such as file:///srv/darkroom"
         )
-    return LocalArtifactStore(Path(unquote(parts.path)))
+    return LocalArtifactStore(Path(unquote(parts.path)), limit_seconds)
+
+
+@asynccontextmanager
+async def store_limit(seconds: float) -> AsyncIterator[None]:
+    """Turn what takes too long into an error of kind STORAGE."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        message = f"the artifact store did not answer for {seconds:g} s"
+        raise WorkError(ErrorKind.STORAGE, message) from error
+
+
+async def is_usable(store: ArtifactStore, within_seconds: float = 2) -> bool:
+    """Whether the store can be written to now."""
+    try:
+        async with store_limit(within_seconds):
+            await store.check()
+    except WorkError:
+        return False
+    return True
 
 
 async def put_image(
@@ -98,56 +120,53 @@ async def put_checkpoint(
 
 
 class LocalArtifactStore:
-    """A folder. A file appears under its name whole and flushed, or not at all."""
+    """A folder. A file appears under its name whole and flushed, or not at all.
 
-    def __init__(self, root: Path) -> None:
+    A file system that hangs holds up nothing but the calls to this store.
+    """
+
+    def __init__(self, root: Path, limit_seconds: float = 60) -> None:
         self._root = root
+        self._limit_seconds = limit_seconds
+        self._threads = DaemonThreads(_CALLS_AT_A_TIME)
+        # Asked for again and again while the store hangs, they would take all threads.
+        self._checks = DaemonThreads(1)
 
     async def put(self, key: str, data: bytes) -> None:
         """See `ArtifactStore.put`."""
         path = self._path(key)
-        try:
-            await asyncio.to_thread(_write, self._root, path, data)
-        except OSError as error:
-            raise _storage_error("written", error) from error
+        await self._call("written", lambda: write_whole(self._root, path, data))
 
     async def get(self, key: str) -> bytes:
         """See `ArtifactStore.get`."""
         path = self._path(key)
-        try:
-            return await asyncio.to_thread(path.read_bytes)
-        except FileNotFoundError as error:
-            raise ArtifactLostError("there are no bytes under this key") from error
-        except OSError as error:
-            raise _storage_error("read", error) from error
+        return await self._call("read", lambda: _read(path))
 
     async def list(self, prefix: str) -> list[str]:
         """See `ArtifactStore.list`."""
         folder = self._path(prefix)
-        try:
-            names = await asyncio.to_thread(
-                lambda: sorted(entry.name for entry in folder.iterdir())
-            )
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise _storage_error("read", error) from error
+        names = await self._call("read", lambda: _names_in(folder))
         return [f"{prefix}/{name}" for name in names if _KEY_PART.fullmatch(name)]
 
     async def delete(self, key: str) -> None:
         """See `ArtifactStore.delete`. A folder goes with its last file."""
         path = self._path(key)
-        try:
-            await asyncio.to_thread(_delete, path)
-        except OSError as error:
-            raise _storage_error("changed", error) from error
+        await self._call("changed", lambda: delete(path))
 
     async def check(self) -> None:
-        """Write and remove one small file."""
+        """Write and remove one small file, and see that calls don't wait for hung ones."""
+        await self._call("written", lambda: probe(self._root), self._checks)
+        await self._call("read", lambda: None)
+
+    async def _call(
+        self, what: str, act: Callable[[], Result], threads: DaemonThreads | None = None
+    ) -> Result:
+        """Do it in a thread; also the wait for a free one counts against the limit."""
         try:
-            await asyncio.to_thread(_probe, self._root)
+            async with store_limit(self._limit_seconds):
+                return await (threads or self._threads).run(act)
         except OSError as error:
-            raise _storage_error("written", error) from error
+            raise _storage_error(what, error) from error
 
     def _path(self, key: str) -> Path:
         parts = PurePosixPath(key).parts
@@ -161,85 +180,15 @@ def _storage_error(what: str, error: OSError) -> WorkError:
     return WorkError(ErrorKind.STORAGE, f"the artifact store could not be {what}: {reason}")
 
 
-def _delete(path: Path) -> None:
-    path.unlink(missing_ok=True)
-    with suppress(OSError):  # not empty, or gone
-        path.parent.rmdir()
-
-
-def _probe(root: Path) -> None:
-    root.mkdir(parents=True, exist_ok=True)
-    probe = root / f".probe-{secrets.token_hex(8)}"
+def _read(path: Path) -> bytes:
     try:
-        probe.write_bytes(b"ok")
-    finally:
-        probe.unlink(missing_ok=True)
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise ArtifactLostError("there are no bytes under this key") from error
 
 
-def _write(root: Path, path: Path, data: bytes) -> None:
-    for _ in range(_LOST_RACES):
-        # A folder is removed with its last file, which may happen just now.
-        with suppress(FileNotFoundError):
-            return _write_once(root, path, data)
-    return _write_once(root, path, data)
-
-
-def _write_once(root: Path, path: Path, data: bytes) -> None:
-    _make_folder(root, path.parent)
-    folder = os.open(path.parent, os.O_RDONLY)
+def _names_in(folder: Path) -> list[str]:
     try:
-        _write_nameless(folder, path, data)
-        os.fsync(folder)
-    except FileExistsError:
-        if path.read_bytes() != data:
-            _write_by_rename(path, data)
-        # Whoever wrote the name may have been killed before it was flushed.
-        os.fsync(folder)
-    except OSError as error:
-        if error.errno not in _NO_NAMELESS_FILES:
-            raise
-        _write_by_rename(path, data)
-    finally:
-        os.close(folder)
-
-
-def _write_nameless(folder: int, path: Path, data: bytes) -> None:
-    """Write a file that has no name until it is whole: it vanishes with a killed process."""
-    fd = os.open(path.parent, _O_TMPFILE | os.O_WRONLY, 0o644)
-    with os.fdopen(fd, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(fd)
-        # Only with a folder does Python call linkat, which follows the link to the open file.
-        os.link(f"/proc/self/fd/{fd}", path, src_dir_fd=folder, follow_symlinks=True)
-
-
-def _write_by_rename(path: Path, data: bytes) -> None:
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        with partial.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-    _flush_folder(path.parent)
-
-
-def _make_folder(root: Path, folder: Path) -> None:
-    """Make what is missing down from `root`; a new name counts once its parent is flushed."""
-    if folder.is_dir():
-        return
-    if folder != root:
-        _make_folder(root, folder.parent)
-    folder.mkdir(parents=folder == root, exist_ok=True)
-    _flush_folder(folder.parent)
-
-
-def _flush_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+        return sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return []

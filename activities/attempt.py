@@ -15,6 +15,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from activities.errors import ErrorKind, WorkError
 from activities.models import (
     CLAIM_REFUSED,
+    MAX_NOTE_LENGTH,
     AttemptHeartbeat,
     FailureReport,
     Phase,
@@ -27,6 +28,9 @@ from activities.ownership import JobLostError, Ownership
 
 # Short enough that a cancel is heard in a quarter of a second; a job shorter than that costs none.
 HEARTBEAT_INTERVAL = timedelta(milliseconds=250)
+
+# In the order in which an attempt goes through them.
+_PHASES = tuple(Phase)
 
 # A good deal less than the heartbeat timeout, within which no other attempt can begin.
 OWNERSHIP_LASTS = timedelta(seconds=1)
@@ -72,7 +76,9 @@ class Attempt:
         self._percent = self._percent_of(self._step)
         self._note = ""
         self._owned_at = -math.inf
-        self._moved(Phase.LOAD)
+        self._furthest = Phase.LOAD
+        self._begin()
+        self._turn_to(Phase.LOAD)
 
     def on_stop(self, callback: Callable[[StopRequest], None]) -> None:
         """Call back when an end is asked for, and again if it is to be sooner.
@@ -84,10 +90,13 @@ class Attempt:
             callback(self.stop)
 
     def step_done(self, step: int, total_steps: int) -> None:
-        """The work advanced."""
+        """The work advanced, if it did this step for the first time."""
+        is_further = step > self._step
         self._step, self._total_steps = step, total_steps
         self._percent = max(self._percent, self._percent_of(step))
-        self._moved(Phase.STEP)
+        if is_further:
+            self._move()
+        self._turn_to(Phase.STEP)
 
     def start_over(self, reason: str) -> None:
         """The checkpoint was of no use: the steps count from the first again.
@@ -95,11 +104,11 @@ class Attempt:
         The percentage stands still until they have caught up, since it never falls.
         """
         self._step, self.checkpoint = 0, None
-        self._note = f"started over: {reason}"
+        self._note = f"started over: {reason}"[:MAX_NOTE_LENGTH]
 
     def phase_begun(self, phase: Phase) -> None:
         """The work turned to something that isn't a step."""
-        self._moved(phase)
+        self._turn_to(phase)
 
     async def confirm_ownership(self) -> None:
         """Raises `JobLostError`; to be awaited before every write.
@@ -163,12 +172,14 @@ class Attempt:
                 if task.cancelled() and self.stop is not None and self.stop.reason is not None:
                     return self.result(stopped=self.stop.reason)
                 if task.cancelled():
-                    raise
+                    raise JobLostError("the job is over, or was given to another attempt") from None
                 self._heed_cancellation()
 
     async def _claim_and(self, work: Callable[["Attempt"], Awaitable[WorkResult]]) -> WorkResult:
         await self._ownership.claim(self.input.dispatch)
         self._owned_at = time.monotonic()
+        # Waiting for the claim's answer was no idleness.
+        self._begin()
         return await work(self)
 
     def _heed_cancellation(self) -> None:
@@ -231,15 +242,25 @@ class Attempt:
             await asyncio.sleep(HEARTBEAT_INTERVAL.total_seconds())
             activity.heartbeat(self._heartbeat())
 
-    def _moved(self, phase: Phase) -> None:
-        self._moved_at = time.monotonic()
+    def _begin(self) -> None:
+        """Beginning is no progress: a job that hangs while it loads begins again and again."""
+        self._move()
+        self._has_moved = False
+
+    def _move(self) -> None:
+        self._moved_at, self._moved_on, self._has_moved = time.monotonic(), datetime.now(UTC), True
+
+    def _turn_to(self, phase: Phase) -> None:
+        if _PHASES.index(phase) > _PHASES.index(self._furthest):
+            self._furthest = phase
+            self._move()
         self._percent = max(self._percent, {Phase.DECODE: 98, Phase.STORE: 99}.get(phase, 0))
         self._progress = Progress(
             percent=self._percent,
             step=self._step,
             total_steps=self._total_steps,
             phase=phase,
-            at=datetime.now(UTC),
+            at=self._moved_on,
         )
 
     def _percent_of(self, step: int) -> int:
@@ -252,6 +273,8 @@ class Attempt:
             idle_seconds=time.monotonic() - self._moved_at,
             checkpoint=self.checkpoint,
             load=load_per_core(),
+            has_moved=self._has_moved,
+            sent_at=datetime.now(UTC),
         )
 
     def _failure(self, error: WorkError) -> ApplicationError:
@@ -263,7 +286,15 @@ class Attempt:
             checkpoint=self.checkpoint,
             progress=self._progress,
         )
-        return ApplicationError(error.message, report, type=error.kind, non_retryable=True)
+        activity.logger.warning("the attempt failed: %s: %s", error.kind, error.message)
+        # Benign to the SDK, which would print a traceback of what was just told in a line.
+        return ApplicationError(
+            error.message,
+            report,
+            type=error.kind,
+            non_retryable=True,
+            category=ApplicationErrorCategory.BENIGN,
+        )
 
 
 def load_per_core() -> float:

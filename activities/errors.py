@@ -4,7 +4,13 @@ WorkError
  └─ InvalidParametersError   the request itself can never work
 """
 
+import re
 from enum import StrEnum
+
+# Longer than any sentence for a user, and short enough for every place that a message goes to.
+MAX_MESSAGE = 1000
+_CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f]")
+_LONE_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class ErrorKind(StrEnum):
@@ -42,6 +48,19 @@ _PERMANENT = frozenset(
 )
 
 
+def one_line(text: str) -> str:
+    """The text without what breaks lines, terminals, and UTF-8."""
+    return _LONE_SURROGATES.sub("\N{REPLACEMENT CHARACTER}", _CONTROL_CHARACTERS.sub(" ", text))
+
+
+def clean_text(text: str) -> str:
+    """The text as one short line that can be sent and stored anywhere.
+
+    An engine may say anything, and what it says must not keep its failure from being told.
+    """
+    return one_line(text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…")
+
+
 class WorkError(Exception):
     """A failed attempt, told so that a user understands it: no path, no traceback, no secret."""
 
@@ -49,9 +68,9 @@ class WorkError(Exception):
         self, kind: ErrorKind, message: str, *, retry_after_seconds: float | None = None
     ) -> None:
         """Keep `retry_after_seconds` where a provider asked for a pause of that length."""
-        super().__init__(message)
         self.kind = kind
-        self.message = message
+        self.message = clean_text(message)
+        super().__init__(self.message)
         self.retry_after_seconds = retry_after_seconds
 
 

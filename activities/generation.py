@@ -1,12 +1,17 @@
 """generate_image: from parameters to an image in the store."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing
 
 from temporalio import activity
 
-from activities.artifacts import ArtifactLostError, ArtifactStore, put_checkpoint, put_image
+from activities.artifacts import (
+    ArtifactLostError,
+    ArtifactStore,
+    put_checkpoint,
+    put_image,
+    store_limit,
+)
 from activities.attempt import Attempt, StopGraces, StopRequest
 from activities.engines.base import (
     CheckpointTaken,
@@ -19,7 +24,7 @@ from activities.engines.base import (
     StepDone,
 )
 from activities.errors import ErrorKind, WorkError
-from activities.imaging.inspection import NotAnImageError, inspect_image
+from activities.imaging.inspection import ImageFacts, NotAnImageError, inspect_image
 from activities.models import ArtifactRef, CheckpointRef, Phase, WorkInput, WorkResult
 from activities.ownership import Ownership
 from activities.scratch import Scratch
@@ -37,6 +42,7 @@ class GenerationActivities:
         worker: str,
         graces: StopGraces,
         store_seconds: float = 60,
+        inspect_seconds: float = 60,
     ) -> None:
         self._engine = engine
         self._store = store
@@ -45,6 +51,8 @@ class GenerationActivities:
         self._worker = worker
         self._graces = graces
         self._store_seconds = store_seconds
+        # The largest image that is taken needs a few of them.
+        self._inspect_seconds = inspect_seconds
         # The workflows whose attempts ended while this worker was stopping.
         self.last_served: list[str] = []
 
@@ -75,11 +83,16 @@ class GenerationActivities:
         raise WorkError(ErrorKind.ENGINE_CRASHED, "the engine ended without an image")
 
     async def _follow(self, attempt: Attempt, run: EngineRun) -> ArtifactRef | None:
-        """Take the engine's events as they come; the image, if it came to one."""
-        artifact = None
-        async for event in run.events():
-            artifact = await self._take(attempt, event) or artifact
-        return artifact
+        """Take the engine's events as they come; the image, if it came to one.
+
+        Nothing that the engine does after it can take a stored image back.
+        """
+        async with aclosing(run.events()) as events:
+            async for event in events:
+                artifact = await self._take(attempt, event)
+                if artifact is not None:
+                    return artifact
+        return None
 
     async def _take(self, attempt: Attempt, event: EngineEvent) -> ArtifactRef | None:
         match event:
@@ -100,7 +113,7 @@ class GenerationActivities:
         if attempt.checkpoint is None:
             return None
         try:
-            async with _store_limit(self._store_seconds):
+            async with store_limit(self._store_seconds):
                 return await self._store.get(attempt.checkpoint.key)
         except ArtifactLostError:
             attempt.start_over("the checkpoint was lost")
@@ -109,30 +122,26 @@ class GenerationActivities:
     async def _keep_checkpoint(self, attempt: Attempt, data: bytes, step: int) -> CheckpointRef:
         await attempt.confirm_ownership()
         work = attempt.input
-        async with _store_limit(self._store_seconds):
+        async with store_limit(self._store_seconds):
             return await put_checkpoint(self._store, work.job_id, work.dispatch, step, data)
 
     async def _store_image(self, attempt: Attempt, data: bytes) -> ArtifactRef:
-        try:
-            facts = await asyncio.to_thread(inspect_image, data)
-        except NotAnImageError as error:
-            message = f"the engine's output is not an image: {error}"
-            raise WorkError(ErrorKind.ENGINE_CRASHED, message) from error
+        facts = await self._inspect(data)
         await attempt.confirm_ownership()
-        async with _store_limit(self._store_seconds):
+        async with store_limit(self._store_seconds):
             size = (facts.width, facts.height)
             return await put_image(self._store, attempt.input.job_id, data, facts.media_type, size)
 
-
-@asynccontextmanager
-async def _store_limit(seconds: float) -> AsyncIterator[None]:
-    """Turn what takes too long into an error of kind STORAGE."""
-    try:
-        async with asyncio.timeout(seconds):
-            yield
-    except TimeoutError as error:
-        message = f"the artifact store did not answer for {seconds:g} s"
-        raise WorkError(ErrorKind.STORAGE, message) from error
+    async def _inspect(self, data: bytes) -> ImageFacts:
+        try:
+            async with asyncio.timeout(self._inspect_seconds):
+                return await asyncio.to_thread(inspect_image, data)
+        except NotAnImageError as error:
+            message = f"the engine's output is not an image: {error}"
+            raise WorkError(ErrorKind.ENGINE_CRASHED, message) from error
+        except TimeoutError as error:
+            message = f"the engine's image could not be decoded in {self._inspect_seconds:g} s"
+            raise WorkError(ErrorKind.ENGINE_CRASHED, message) from error
 
 
 def _pass_on(stop: StopRequest, run: EngineRun) -> None:

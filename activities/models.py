@@ -3,11 +3,15 @@
 Image bytes never do: they go to the artifact store, and an `ArtifactRef` crosses instead.
 """
 
-from datetime import datetime
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from types import MappingProxyType
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic_core import to_json
 
 from activities.errors import ErrorKind
 
@@ -19,9 +23,48 @@ class Model(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
+def _in_utc(at: datetime) -> datetime:
+    wanted = "must be a time in the years 2000 to 2200"
+    try:
+        at = at.astimezone(UTC)
+    # A zone that moves the time out of the calendar.
+    except OverflowError as error:
+        raise ValueError(wanted) from error
+    if not 2000 <= at.year <= 2200:
+        raise ValueError(wanted)
+    return at
+
+
+# Of years in which every sum of a time and a limit is a time too.
+UtcTime = Annotated[AwareDatetime, AfterValidator(_in_utc)]
+
 MIN_SIDE, MAX_SIDE = 64, 2048
 MAX_PROMPT_LENGTH = 8000
 SEED_LIMIT = 2**64
+MAX_OPTIONS_BYTES = 64 * 1024
+
+MAX_WORKER_LENGTH = 500
+MAX_NOTE_LENGTH = 500
+
+# The kinds of image that are stored, and how their keys end.
+IMAGE_EXTENSIONS: Mapping[str, str] = MappingProxyType(
+    {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp"}
+)
+
+# Far beyond anything that is made here; what is larger was made up.
+_MAX_IMAGE_BYTES = 2**30
+_MAX_IMAGE_SIDE = 65_536
+_MAX_STEPS = 1_000_000
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_CHECKPOINT_KEY = re.compile(r"checkpoints/([a-z0-9-]{1,100})/[0-9]{1,9}-([0-9]{1,7})", re.ASCII)
+
+
+def _not_too_large(options: dict[str, Any]) -> dict[str, Any]:
+    """Measured as it is written, which may be many times what was read: 1e15 has 18 digits."""
+    if len(to_json(options)) > MAX_OPTIONS_BYTES:
+        raise ValueError(f"must not be larger than {MAX_OPTIONS_BYTES:,} bytes of JSON")
+    return options
 
 
 class GenerationParameters(Model):
@@ -34,25 +77,43 @@ class GenerationParameters(Model):
     num_inference_steps: int = Field(default=30, ge=1, le=150)
     guidance_scale: float = Field(default=7.5, ge=0, le=50, allow_inf_nan=False)
     seed: int = Field(default=0, ge=0, lt=SEED_LIMIT)
-    engine_options: dict[str, Any] = Field(default_factory=dict)
+    engine_options: Annotated[dict[str, Any], AfterValidator(_not_too_large)] = Field(
+        default_factory=dict
+    )
 
 
 class ArtifactRef(Model):
-    """Points at image bytes in the artifact store; `sha256` is of exactly those bytes."""
+    """Points at image bytes in the artifact store; `sha256` is of exactly those bytes.
 
-    key: str
-    sha256: str
-    media_type: str
-    byte_size: int
-    width: int
-    height: int
+    Results can be made up (`temporal activity complete`), so a job asks `is_of` before it believes
+    one.
+    """
+
+    key: str = Field(max_length=200)
+    sha256: str = Field(max_length=64)
+    media_type: str = Field(max_length=40)
+    byte_size: int = Field(gt=0, le=_MAX_IMAGE_BYTES)
+    width: int = Field(gt=0, le=_MAX_IMAGE_SIDE)
+    height: int = Field(gt=0, le=_MAX_IMAGE_SIDE)
+
+    def is_of(self, job_id: str) -> bool:
+        """Whether it is an image that this job's attempts can have stored."""
+        extension = IMAGE_EXTENSIONS.get(self.media_type)
+        if extension is None or not _SHA256.fullmatch(self.sha256):
+            return False
+        return self.key == f"jobs/{job_id}/{self.sha256}.{extension}"
 
 
 class CheckpointRef(Model):
     """Points at a checkpoint in the artifact store, taken after `step` steps."""
 
-    key: str
-    step: int
+    key: str = Field(max_length=200)
+    step: int = Field(ge=0, le=_MAX_STEPS)
+
+    def is_of(self, job_id: str) -> bool:
+        """Whether it is one that this job's attempts can have stored."""
+        match = _CHECKPOINT_KEY.fullmatch(self.key)
+        return match is not None and match[1] == job_id and int(match[2]) == self.step
 
 
 class Phase(StrEnum):
@@ -68,23 +129,27 @@ class Progress(Model):
     """How far an attempt is. `at` is when it last moved, by the worker's clock."""
 
     percent: int = Field(ge=0, le=100)
-    step: int
-    total_steps: int
+    step: int = Field(ge=0, le=_MAX_STEPS)
+    total_steps: int = Field(ge=0, le=_MAX_STEPS)
     phase: Phase
-    at: datetime
+    at: UtcTime
 
 
 class AttemptHeartbeat(Model):
     """The details of each heartbeat: all that is known of an attempt if its worker dies now.
 
     `idle_seconds` is the time since the last progress by the worker's monotonic clock, so that
-    a reader needs no agreement between two wall clocks. `load` is the worker's load per core.
+    a reader needs no agreement between two wall clocks; where the attempt has not yet got beyond
+    what it began with (`has_moved`), since it began. `load` is the worker's load per core.
+    `sent_at` is the worker's wall clock: only the difference to its claim's means anything.
     """
 
     progress: Progress
-    idle_seconds: float
+    idle_seconds: float = Field(ge=0, allow_inf_nan=False)
     checkpoint: CheckpointRef | None
     load: float
+    has_moved: bool = True
+    sent_at: UtcTime | None = None
 
 
 # The type of the error by which a job refuses a claim.
@@ -92,10 +157,14 @@ CLAIM_REFUSED = "CLAIM_REFUSED"
 
 
 class ClaimInput(Model):
-    """Asks the job for the right to start: sent by a worker before it touches its engine."""
+    """Asks the job for the right to start: sent by a worker before it touches its engine.
+
+    `sent_at` is the worker's wall clock, by which the job learns how it differs from its own.
+    """
 
     dispatch: int
-    worker: str = Field(min_length=1, max_length=500)
+    worker: str = Field(min_length=1, max_length=MAX_WORKER_LENGTH)
+    sent_at: UtcTime | None = None
 
 
 class WorkInput(Model):
@@ -123,15 +192,15 @@ class WorkResult(Model):
     stopped: StopReason | None = None
     checkpoint: CheckpointRef | None = None
     progress: Progress | None = None
-    worker: str
-    note: str = ""
+    worker: str = Field(max_length=MAX_WORKER_LENGTH)
+    note: str = Field(default="", max_length=MAX_NOTE_LENGTH)
 
 
 class FailureReport(Model):
     """Travels as the details of a failed attempt's ApplicationError."""
 
     kind: ErrorKind
-    worker: str
+    worker: str = Field(max_length=MAX_WORKER_LENGTH)
     load: float = 0.0
     retry_after_seconds: float | None = None
     checkpoint: CheckpointRef | None = None

@@ -1,6 +1,7 @@
 """Whether an attempt owns its job: asked before the engine is touched, and before a write."""
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Protocol
 
 from temporalio import activity
@@ -39,7 +40,9 @@ class TemporalOwnership:
     async def claim(self, dispatch: int) -> None:
         """Waits as long as no workflow worker answers; the attempt's heartbeats go on meanwhile."""
         worker = self._client.identity
-        while not await self._try_claim(ClaimInput(dispatch=dispatch, worker=worker)):
+        while not await self._try_claim(
+            ClaimInput(dispatch=dispatch, worker=worker, sent_at=datetime.now(UTC))
+        ):
             activity.logger.warning("no workflow worker has answered the claim; asking again")
             await asyncio.sleep(_CLAIM_PAUSE_SECONDS)
 

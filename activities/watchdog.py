@@ -2,18 +2,36 @@
 
 from datetime import UTC, datetime
 
+from google.protobuf.timestamp_pb2 import Timestamp
 from temporalio import activity
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflow.v1 import PendingActivityInfo
+from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
 from temporalio.client import Client
 
 from activities.models import AttemptHeartbeat, Model
 
 
 class ReadIdleInput(Model):
-    """Which attempt to look at."""
+    """Which attempt to look at.
+
+    `idle_before_seconds` is how long its job had not moved when the attempt began: it goes on
+    counting until the attempt moves. `heartbeat_timeout_seconds` is the attempt's.
+    """
 
     workflow_id: str
     run_id: str
     activity_id: str
+    heartbeat_timeout_seconds: float
+    idle_before_seconds: float = 0.0
+
+
+class ReadLossInput(Model):
+    """Which attempt was lost: `scheduled_event_id` is the event by which it was scheduled."""
+
+    workflow_id: str
+    run_id: str
+    scheduled_event_id: int
 
 
 @activity.defn
@@ -29,18 +47,58 @@ class WatchdogActivities:
 
     @activity.defn
     async def read_idle_seconds(self, input: ReadIdleInput) -> float | None:
-        """Seconds since the attempt last moved; None if it runs no more or never said.
+        """Seconds since the job last moved; None if the attempt runs no more.
 
         The time of the step counts, not the heartbeat's: heartbeats go on while an engine hangs.
         """
         handle = self._client.get_workflow_handle(input.workflow_id, run_id=input.run_id)
         description = await handle.describe()
         for pending in description.raw_description.pending_activities:
-            if pending.activity_id == input.activity_id and pending.HasField("heartbeat_details"):
-                [heartbeat] = await self._client.data_converter.decode(
-                    list(pending.heartbeat_details.payloads), [AttemptHeartbeat]
-                )
-                beat_at = pending.last_heartbeat_time.ToDatetime(tzinfo=UTC)
-                since_beat = (datetime.now(UTC) - beat_at).total_seconds()
-                return float(heartbeat.idle_seconds) + max(0.0, since_beat)
+            if pending.activity_id == input.activity_id:
+                return await self._idle_seconds(pending, input)
         return None
+
+    @activity.defn
+    async def read_lost_at(self, input: ReadLossInput) -> datetime | None:
+        """When the server gave an attempt up, by its clock; None if it says nothing of it."""
+        token = b""
+        while True:
+            # From the end: the loss has only just been told.
+            request = GetWorkflowExecutionHistoryReverseRequest(
+                namespace=self._client.namespace,
+                execution=WorkflowExecution(workflow_id=input.workflow_id, run_id=input.run_id),
+                next_page_token=token,
+            )
+            service = self._client.workflow_service
+            page = await service.get_workflow_execution_history_reverse(request)
+            for event in page.history.events:
+                timed_out = event.activity_task_timed_out_event_attributes
+                if timed_out.scheduled_event_id == input.scheduled_event_id:
+                    return event.event_time.ToDatetime(tzinfo=UTC)
+            token = page.next_page_token
+            if not token:
+                return None
+
+    async def _idle_seconds(self, pending: PendingActivityInfo, input: ReadIdleInput) -> float:
+        if not pending.HasField("heartbeat_details"):
+            return input.idle_before_seconds + _silence(pending.last_started_time, input)
+        [heartbeat] = await self._client.data_converter.decode(
+            list(pending.heartbeat_details.payloads), [AttemptHeartbeat]
+        )
+        before = 0.0 if heartbeat.has_moved else input.idle_before_seconds
+        idle: float = heartbeat.idle_seconds
+        return before + idle + _silence(pending.last_heartbeat_time, input)
+
+
+def _silence(heard_at: Timestamp, input: ReadIdleInput) -> float:
+    now, timeout = datetime.now(UTC), input.heartbeat_timeout_seconds
+    return silence_seconds(heard_at.ToDatetime(tzinfo=UTC), now, timeout)
+
+
+def silence_seconds(heard_at: datetime, now: datetime, heartbeat_timeout_seconds: float) -> float:
+    """For how long a running attempt has said nothing, at the most.
+
+    `heard_at` is the server's clock and `now` ours, which may differ by any amount; but an attempt
+    that was silent for longer than its heartbeat timeout would not be running.
+    """
+    return min(max(0.0, (now - heard_at).total_seconds()), heartbeat_timeout_seconds)

@@ -17,6 +17,7 @@ from temporalio.client import Client
 from activities.artifacts import open_store
 from activities.settings import SettingsError
 from api.app import create_app
+from api.patience import PatientProtocol
 from api.settings import ApiSettings
 from workflows.client import connect
 
@@ -62,6 +63,7 @@ async def _serve(settings: ApiSettings, listener: socket.socket) -> None:
         )
     config = uvicorn.Config(
         app,
+        http=PatientProtocol,
         log_config=None,
         log_level="warning",
         access_log=False,

@@ -6,12 +6,17 @@ from typing import Annotated
 
 from fastapi import Depends, Header, Request
 
+from api.control import JobControl
 from api.jobs import Jobs
 
 
 def _jobs(request: Request) -> Jobs:
     jobs: Jobs = request.app.state.jobs
     return jobs
+
+
+def _control(request: Request) -> JobControl:
+    return JobControl(request.app.state.jobs)
 
 
 def _base_url(request: Request) -> str:
@@ -26,6 +31,7 @@ def _stopping(request: Request) -> asyncio.Event:
 
 
 JobsDependency = Annotated[Jobs, Depends(_jobs)]
+ControlDependency = Annotated[JobControl, Depends(_control)]
 BaseUrl = Annotated[str, Depends(_base_url)]
 Stopping = Annotated[asyncio.Event, Depends(_stopping)]
 IfNoneMatch = Annotated[

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, PlainSerializer, Strict
 
+from workflows.times import in_utc
+
 _MAX_OPTIONS_DEPTH = 8
 _MAX_OPTIONS_BYTES = 64 * 1024
 _FARTHEST_START = timedelta(days=366)
@@ -52,6 +54,8 @@ def _timestamp(value: Any) -> datetime:
     # No such day or zone, a leap second, or a zone that moves the time out of the calendar.
     except (ValueError, OverflowError) as error:
         raise ValueError(_TIME_WANTED) from error
+    if at.year < 2000:
+        raise ValueError(_TIME_WANTED)
     if at > datetime.now(UTC) + _FARTHEST_START:
         raise ValueError(f"must be within the next {_FARTHEST_START.days} days")
     return at
@@ -71,7 +75,7 @@ def _not_blank(text: str) -> str:
 
 
 def _utc(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return in_utc(at).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 # BeforeValidator: pydantic's own word for a lone surrogate is harder to understand.

@@ -1,14 +1,12 @@
-"""What the routes ask for: starting, reading and controlling jobs, for one tenant."""
+"""What the routes ask for: starting and reading jobs, for one tenant."""
 
 import asyncio
 import secrets
-import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 from fastapi.exceptions import RequestValidationError
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.artifacts import ArtifactLostError, ArtifactStore, get_image
@@ -17,33 +15,22 @@ from api.outage import ANSWER_WITHIN, answered
 from api.presenter import DEFAULT_TENANT
 from api.problems import (
     ArtifactLost,
-    IllegalTransition,
     JobNotFound,
     NoImageYet,
     StoreUnavailable,
     TemporalUnavailable,
 )
 from api.schemas import CreateJobRequest
+from workflows.hearing import Standing
 from workflows.job_record import JobRecord
-from workflows.messages import (
-    SIGNAL_CANCEL,
-    SIGNAL_PAUSE,
-    SIGNAL_RESUME,
-    WATCHDOG,
-    ControlNote,
-    ImageJobInput,
-    JobView,
-    PendingRequest,
-    job_id_of,
-    workflow_id_for,
-)
+from workflows.messages import ImageJobInput, JobView, job_id_of, workflow_id_for
 from workflows.reading import JobReader
 from workflows.search_attributes import register_search_attributes
-from workflows.state_machine import JobEvent, JobState
+from workflows.state_machine import JobState
 from workflows.submission import start_job
 
-# How long a control call waits for its effect before it answers that the wish is on record.
-CONTROL_WAIT = timedelta(seconds=2)
+# What an image may be; nothing else goes into a header.
+MEDIA_TYPES = ("image/png", "image/jpeg", "image/webp")
 
 _STORE_SECONDS = 10.0
 
@@ -65,10 +52,11 @@ class Jobs:
         self._store = store
         self._engines = engines
         self._tenant = tenant
-        self._reader = JobReader(client, store)
+        self._reader = JobReader(client, store, in_part=True)
 
     @property
-    def _source(self) -> str:
+    def source(self) -> str:
+        """How transitions name whoever asks here."""
         return f"api:{self._tenant}"
 
     async def create(self, asked: CreateJobRequest) -> JobView:
@@ -124,9 +112,25 @@ class Jobs:
             raise JobNotFound
         async with answered():
             view = await self._reader.read(job_id)
+        self._require_own(view)
+        return view
+
+    async def read_standing(self, job_id: str) -> Standing:
+        """The job, and what it was asked so far; or `JobNotFound`."""
+        if job_id_of(workflow_id_for(job_id)) is None:
+            raise JobNotFound
+        async with answered():
+            standing = await self._reader.read_standing(job_id)
+        self._require_own(standing.view)
+        return standing
+
+    def _require_own(self, view: JobView) -> None:
         if (view.request.tenant if view.request else DEFAULT_TENANT) != self._tenant:
             raise JobNotFound
-        return view
+
+    def handle(self, job_id: str) -> WorkflowHandle[object, object]:
+        """The workflow of a job that was read."""
+        return self._reader.handle(job_id)
 
     async def read_after_change(self, known: JobView, limit: timedelta) -> JobView:
         """The job once its state has changed, or after `limit`."""
@@ -136,112 +140,23 @@ class Jobs:
     async def image(self, job_id: str) -> tuple[ArtifactRef, bytes]:
         """The finished image's bytes, checked against the recorded hash."""
         view = await self.read(job_id)
-        if view.status.result is None:
+        artifact = view.status.result.artifact if view.status.result else None
+        if artifact is None and view.state is not JobState.SUCCESS:
             raise NoImageYet(f"The job is {view.state}: it has no image.", view.state)
-        artifact = view.status.result.artifact
+        if artifact is None or artifact.media_type not in MEDIA_TYPES:
+            raise ArtifactLost("The image was made, and the record of it can't be read.")
         try:
             async with asyncio.timeout(_STORE_SECONDS):
                 return artifact, await get_image(self._store, artifact)
-        except ArtifactLostError as error:
+        # ValueError: what is recorded is no key at all.
+        except (ArtifactLostError, ValueError) as error:
             message = "The image was made, and its bytes were lost since."
             raise ArtifactLost(message) from error
         # A network file system that is gone blocks its readers.
         except TimeoutError as error:
             raise StoreUnavailable("The artifact store doesn't answer.") from error
 
-    async def cancel(self, job_id: str, message: str) -> JobView:
-        """Cancel; a finished job is left as it is."""
-        view = await self.read(job_id)
-        if view.state.is_terminal:
-            return view
-        return await self._control(view, SIGNAL_CANCEL, message, "cancel", _is_final)
-
-    async def pause(self, job_id: str, message: str) -> JobView:
-        """Pause at the next checkpoint."""
-        view = await self.read(job_id)
-        if view.state is JobState.PAUSED:
-            return view
-        if view.state.is_terminal:
-            raise _refusal(JobEvent.PAUSE, view)
-        view = await self._control(view, SIGNAL_PAUSE, message, "pause", _is_paused_or_final)
-        if view.state.is_terminal:
-            raise _refusal(JobEvent.PAUSE, view)
-        return view
-
-    async def resume(self, job_id: str, message: str) -> JobView:
-        """Go on with a paused job, or take back a pause that is not yet carried out."""
-        view = await self.read(job_id)
-        if _was_resumed(view):
-            return view
-        if view.state is not JobState.PAUSED and view.status.pending_request != "pause":
-            raise _refusal(JobEvent.RESUME, view)
-        wish: PendingRequest | None = "resume" if view.state is JobState.PAUSED else None
-        view = await self._control(view, SIGNAL_RESUME, message, wish, goes_on)
-        if view.state.is_terminal:
-            raise _refusal(JobEvent.RESUME, view)
-        return view
-
-    async def _control(
-        self,
-        view: JobView,
-        signal: str,
-        message: str,
-        wish: PendingRequest | None,
-        is_done: Callable[[JobView], bool],
-    ) -> JobView:
-        """Signal, and wait a moment for the effect; what is left is shown as pending."""
-        handle = self._reader.handle(view.id)
-        try:
-            async with answered():
-                await handle.signal(signal, ControlNote(source=self._source, message=message))
-        except RPCError as error:
-            # The job has ended in between: its final state is the answer.
-            if error.status is not RPCStatusCode.NOT_FOUND:
-                raise
-            return await self.read(view.id)
-        view = await self._wait(view, is_done)
-        if is_done(view) or wish is None or view.status.pending_request == "cancel":
-            return view
-        status = view.status.model_copy(update={"pending_request": wish})
-        return view.model_copy(update={"status": status})
-
-    async def _wait(self, view: JobView, is_done: Callable[[JobView], bool]) -> JobView:
-        loop_until = _deadline(CONTROL_WAIT)
-        while not is_done(view) and (left := loop_until()) > timedelta(0):
-            view = await self.read_after_change(view, left)
-        return view
-
 
 def _lacks_search_attributes(error: RPCError) -> bool:
     is_refusal = error.status is RPCStatusCode.INVALID_ARGUMENT
     return is_refusal and "search attribute" in error.message
-
-
-def _deadline(limit: timedelta) -> Callable[[], timedelta]:
-    end = time.monotonic() + limit.total_seconds()
-    return lambda: timedelta(seconds=end - time.monotonic())
-
-
-def _is_final(view: JobView) -> bool:
-    return view.state.is_terminal
-
-
-def _is_paused_or_final(view: JobView) -> bool:
-    return view.state is JobState.PAUSED or view.state.is_terminal
-
-
-def goes_on(view: JobView) -> bool:
-    """Whether a resume has had its effect."""
-    return view.state is not JobState.PAUSED and view.status.pending_request != "pause"
-
-
-def _was_resumed(view: JobView) -> bool:
-    """Whether a resume has just been carried out: asked again, the answer is the same."""
-    if view.state not in (JobState.PENDING, JobState.PROCESSING) or view.status.pending_request:
-        return False
-    latest = view.transitions[-2:]
-    return any(t.event is JobEvent.RESUME and t.source != WATCHDOG for t in latest)
-
-
-def _refusal(event: JobEvent, view: JobView) -> IllegalTransition:
-    return IllegalTransition(f"{event} is not allowed: the job is {view.state}.", view.state)

@@ -75,11 +75,11 @@ def _present_result(job_id: str, status: JobStatus, base_url: str) -> ResultResp
 
 def _links(view: JobView, base_url: str) -> dict[str, str]:
     own = f"{base_url}{job_path(view.id)}"
-    allowed = allowed_events(view.state)
+    allowed, wish = allowed_events(view.state), view.status.pending_request
     possible = {
         "image": view.state is JobState.SUCCESS,
         "cancel": JobEvent.CANCEL in allowed,
-        "pause": JobEvent.PAUSE in allowed,
-        "resume": JobEvent.RESUME in allowed or view.status.pending_request == "pause",
+        "pause": (JobEvent.PAUSE in allowed or wish == "resume") and wish != "cancel",
+        "resume": (JobEvent.RESUME in allowed or wish == "pause") and wish != "cancel",
     }
     return {"self": own} | {name: f"{own}/{name}" for name, is_so in possible.items() if is_so}

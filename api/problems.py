@@ -7,6 +7,7 @@ Problem
  ├─ RequestTimeout       408
  ├─ IllegalTransition    409   with `current_state` and `allowed_events`
  ├─ NoImageYet           409   likewise
+ ├─ SignalsUsedUp        409   likewise
  ├─ ArtifactLost         410
  ├─ BodyTooLarge         413
  ├─ UnsupportedMediaType 415
@@ -168,6 +169,12 @@ class NoImageYet(StateProblem):
     """The job has no image, or not yet."""
 
     code = "NO_IMAGE"
+
+
+class SignalsUsedUp(StateProblem):
+    """Temporal takes only so many signals for one job, in all its life."""
+
+    code = "SIGNALS_USED_UP"
 
 
 class ArtifactLost(Problem):

@@ -1,7 +1,7 @@
 """Fakes: they implement the protocols of the code, and nothing is patched."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -71,7 +71,7 @@ class FakeRun:
         self._hold = hold
         self.stop_requests: list[bool] = []
 
-    async def events(self) -> AsyncIterator[EngineEvent]:
+    async def events(self) -> AsyncGenerator[EngineEvent, None]:
         """See `EngineRun.events`."""
         for event in self._events:
             yield event

@@ -45,7 +45,8 @@ class FaultyEngine:
     `fault`, or several with + between them, happens before step `at_step` is done (1 unless
     given), each time, or only once if
     `once_marker` names a file that remembers it. Each step takes `step_seconds`. A checkpoint is
-    padded to `checkpoint_bytes`.
+    padded to `checkpoint_bytes`, and `image_bytes` zeros stand for the image. `after_image` is a
+    fault that happens once the image was given.
     """
 
     @property
@@ -83,6 +84,8 @@ class FaultyEngine:
         if options.get("fault") != "no_image":
             yield PhaseBegun(Phase.DECODE)
             yield ImageDone(_image(digest, options), "image/png")
+        if fault := options.get("after_image"):
+            yield from FAULTS[fault](parameters)
 
 
 class NoCheckpointEngine(FaultyEngine):
@@ -143,6 +146,8 @@ def _read(checkpoint: bytes, options: dict[str, Any]) -> tuple[int, str] | None:
 def _image(digest: str, options: dict[str, Any]) -> bytes:
     if options.get("fault") == "not_an_image":
         return b"<html>it works</html>"
+    if size := options.get("image_bytes"):
+        return bytes(size)
     buffer = io.BytesIO()
     Image.frombytes("RGB", (64, 64), bytes.fromhex(digest) * 384).save(buffer, "PNG")
     return buffer.getvalue()
@@ -174,6 +179,15 @@ def _print_junk(parameters: GenerationParameters) -> None:
     print("a line of", parameters.prompt)  # noqa: T201
     sys.stderr.write("x" * parameters.engine_options.get("junk_bytes", 0) + "\n")
     os.write(1, b"\xff\xfe no text \x00\n")
+
+
+def _flood() -> None:
+    while True:
+        os.write(1, b"x\n")
+
+
+def _refuse_at_length() -> None:
+    raise WorkError(ErrorKind.CONTENT_REJECTED, "not \ud800 allowed\x1b[31m\n" + "!" * 2_000_000)
 
 
 def _write_garbage(parameters: GenerationParameters) -> None:
@@ -227,7 +241,10 @@ _ACTS: dict[str, Fault] = {
     "memory": lambda _: _out_of_memory(),
     "oom": lambda _: _use_all_memory(),
     "work_error": _refuse,
+    "work_error_at_length": lambda _: _refuse_at_length(),
     "print_junk": _print_junk,
+    "flood": lambda _: _flood(),
+    "close_stdin": lambda _: os.close(0),
     "write_garbage_to_events": _write_garbage,
     "close_events": lambda _: _close_events(),
     "slow_stop": lambda _: time.sleep(1),

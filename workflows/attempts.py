@@ -10,6 +10,7 @@ from workflows.messages import ImageJobInput
 from workflows.options import (
     ATTEMPT_POLICIES,
     MAX_FREE_HAND_BACKS,
+    MAX_OUTAGE_LOSSES,
     MAX_PAUSES,
     MAX_UNCLAIMED_LOSSES,
 )
@@ -22,6 +23,7 @@ class AttemptLedger:
         self._used = 0
         self._failures: Counter[ErrorKind] = Counter()
         self._unclaimed_losses = 0
+        self._outage_losses = 0
         self._free_hand_backs = 0
         self._pauses = 0
 
@@ -62,6 +64,14 @@ class AttemptLedger:
         """
         self._unclaimed_losses += 1
         return self._unclaimed_losses < MAX_UNCLAIMED_LOSSES
+
+    def lose_to_outage(self) -> bool:
+        """An attempt was lost because Temporal was out of reach; whether that was for free.
+
+        Says nothing about the job or its worker, so it uses up no attempt, but it is bounded.
+        """
+        self._outage_losses += 1
+        return self._outage_losses <= MAX_OUTAGE_LOSSES
 
     def is_used_up(self, request: ImageJobInput, kind: ErrorKind | None = None) -> bool:
         """Whether no attempt is left, after a failure of `kind` or at all."""

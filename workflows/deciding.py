@@ -20,10 +20,16 @@ def workflow_worker(
     task_queue: str = WORKFLOW_TASK_QUEUE,
 ) -> Worker:
     """A worker for the workflows, their local activities, and the given light activities."""
+    watchdog = WatchdogActivities(client)
     return Worker(
         client,
         task_queue=task_queue,
         workflows=[ImageJobWorkflow, ArchiveJobsWorkflow],
-        activities=[WatchdogActivities(client).read_idle_seconds, let_results_in, *activities],
+        activities=[
+            watchdog.read_idle_seconds,
+            watchdog.read_lost_at,
+            let_results_in,
+            *activities,
+        ],
         sticky_queue_schedule_to_start_timeout=STICKY_QUEUE_TIMEOUT,
     )

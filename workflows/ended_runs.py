@@ -47,7 +47,8 @@ def _ended(view: JobView, event: JobEvent, source: str, message: str, at: dateti
     """Tell the end of a run in the same words as any other transition."""
     state = JobState.TIMEOUT_CANCELLED if event is JobEvent.TIMEOUT else JobState.FAILED
     end = Transition(
-        sequence=len(view.transitions) + 1,
+        # Not the number of those before: one that can't be read is left out.
+        sequence=view.transitions[-1].sequence + 1 if view.transitions else 1,
         at=at,
         from_state=view.state,
         to_state=state,

@@ -2,26 +2,19 @@
 
 from datetime import UTC, datetime, timedelta
 
-from temporalio.api.enums.v1 import EventType, PendingActivityState
+from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.client import Client, WorkflowExecutionDescription
 
-from workflows.messages import (
-    SIGNAL_CANCEL,
-    SIGNAL_PAUSE,
-    SIGNAL_RESUME,
-    JobView,
-    PendingRequest,
-    generate_task_queue,
-    with_status,
-    workflow_id_for,
-)
+from workflows.hearing import Asked, asked_in_all
+from workflows.messages import JobView, generate_task_queue, with_status, workflow_id_for
 from workflows.presence import Presence
 from workflows.state_machine import JobState
 from workflows.submission import priority_key
+from workflows.times import in_utc
 
-# A workflow task is taken within milliseconds where there is a worker.
-_TASK_OVERDUE = timedelta(seconds=1)
+# A signal is heard within milliseconds where there is a worker.
+_WISH_OVERDUE = timedelta(seconds=1)
 
 
 class Explainer:
@@ -43,10 +36,10 @@ class Explainer:
             presence = await self._presence.of_workflows(description.task_queue)
             if not presence.is_served:
                 reasons.append("no worker decides what happens next: workflow workers are down")
-            # A worker that has just left still counts as present; a task that waits tells earlier.
-            if not presence.is_served or _is_task_overdue(description):
-                wish = await self._unheard_wish(view)
-                view = with_status(view, pending_request=wish or view.status.pending_request)
+            # A worker that has just left still counts as present; a wish that waits tells earlier.
+            before = datetime.now(UTC) - _WISH_OVERDUE if presence.is_served else None
+            asked = await self.asked(view, before)
+            view = with_status(view, pending_request=asked.pending_request)
         if view.state is JobState.PENDING:
             reasons.append(await self._why_pending(view, attempt))
         elif view.state is JobState.PAUSED:
@@ -59,10 +52,11 @@ class Explainer:
         request, now = view.request, datetime.now(UTC)
         if request is None:
             return "waiting for a workflow worker"
-        startable_at = view.status.startable_at or request.start_at
+        told = view.status.startable_at or request.start_at
+        startable_at = in_utc(told) if told else None
         if startable_at and startable_at > now:
             if not view.transitions:
-                return f"starts at {startable_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+                return f"starts at {startable_at:%Y-%m-%dT%H:%M:%SZ}"
             return f"next attempt in {(startable_at - now).total_seconds():.0f} s"
         if attempt and attempt.state == PendingActivityState.PENDING_ACTIVITY_STATE_PAUSED:
             return "held by an operator with `temporal activity pause`; `unpause` lets it go on"
@@ -73,37 +67,11 @@ class Explainer:
         ahead = max(0, presence.ahead_of(priority_key(request.priority)) - 1)
         return f"a free worker; about {ahead} jobs ahead" if ahead else "a free worker"
 
-    async def _unheard_wish(self, view: JobView) -> PendingRequest | None:
-        """What the signals that no workflow worker has seen yet come to."""
-        wish: PendingRequest | None = None
-        async for event in self._client.get_workflow_handle(
-            workflow_id_for(view.id)
-        ).fetch_history_events():
-            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
-                wish = None
-            elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED:
-                wish = "cancel"
-            elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
-                name = event.workflow_execution_signaled_event_attributes.signal_name
-                wish = _joined(wish, name)
-        # Whatever would change nothing is refused once it is heard.
-        is_moot = {"pause": view.state is JobState.PAUSED, "resume": view.state is JobState.PENDING}
-        return None if wish and is_moot.get(wish) else wish
+    async def asked(self, view: JobView, before: datetime | None = None) -> Asked:
+        """What was asked of the job, heard or not, at all or before a time."""
+        handle = self._client.get_workflow_handle(workflow_id_for(view.id))
+        return await asked_in_all(view, handle.fetch_history_events(), before)
 
-
-def _joined(wish: PendingRequest | None, signal: str) -> PendingRequest | None:
-    """What a further signal makes of an unheard wish: cancel stays, pause and resume undo each
-    other."""
-    if wish == "cancel" or signal == SIGNAL_CANCEL:
-        return "cancel"
-    if signal == SIGNAL_PAUSE:
-        return None if wish == "resume" else "pause"
-    if signal == SIGNAL_RESUME:
-        return None if wish == "pause" else "resume"
-    return wish
-
-
-def _is_task_overdue(description: WorkflowExecutionDescription) -> bool:
-    task = description.raw_description.pending_workflow_task
-    waited = datetime.now(UTC) - task.scheduled_time.ToDatetime(tzinfo=UTC)
-    return waited > _TASK_OVERDUE
+    async def is_decided(self, task_queue: str) -> bool:
+        """Whether a workflow worker is there; looks anew."""
+        return (await self._presence.of_workflows(task_queue, is_fresh=True)).is_served

@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
-from datetime import timedelta
+import functools
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from temporalio import workflow
@@ -12,12 +13,18 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from activities.models import CLAIM_REFUSED, ClaimInput, WorkInput, WorkResult
-    from activities.watchdog import ReadIdleInput, WatchdogActivities, let_results_in
+    from activities.watchdog import (
+        ReadIdleInput,
+        ReadLossInput,
+        WatchdogActivities,
+        let_results_in,
+    )
     from workflows.job import Job
     from workflows.job_input import UnreadableInputError, read_input
-    from workflows.job_record import REQUEST_KEY, JobRecord, initial_memo
+    from workflows.job_record import JobRecord, memo_corrections
     from workflows.messages import (
         IMAGE_JOB_WORKFLOW,
+        NOTHING_SENT,
         QUERY_VIEW,
         SIGNAL_CANCEL,
         SIGNAL_PAUSE,
@@ -38,19 +45,44 @@ with workflow.unsafe.imports_passed_through():
         LET_RESULTS_IN_RETRY,
         LET_RESULTS_IN_TIMEOUT,
         MAX_PAUSES,
+        OUTAGE_SILENCE,
         READ_IDLE_RETRY,
         READ_IDLE_TIMEOUT,
+        READ_LOSS_RETRY,
+        READ_LOSS_TIMEOUT,
         WORK_RETRY,
         work_timeout,
     )
-    from workflows.outcomes import AttemptFailure, read_failure, read_result
+    from workflows.outcomes import (
+        AttemptFailure,
+        is_made_up,
+        read_failure,
+        read_result,
+        unreadable_result,
+    )
     from workflows.presentation import attempt_summary, current_details
     from workflows.search_attributes import current_search_attributes, initial_search_attributes
     from workflows.state_machine import JobState
     from workflows.work import work_route
 
+_REFUSE_MADE_UP_RESULTS = "refuse-made-up-results"
+
 # Undecoded: `temporal activity complete` can put anything there, and must not wedge the job.
 Work = workflow.ActivityHandle[RawValue]
+
+
+def _with_any_payload(handler: Callable[[Any, Any], None]) -> Callable[..., None]:
+    """Let a signal count whatever it carries.
+
+    The SDK drops a signal that it can't decode, and one payload more than a handler takes fails the
+    workflow task. It sees the handler's own signature, so it hands over a single payload undecoded.
+    """
+
+    @functools.wraps(handler)
+    def take(self: Any, *sent: Any) -> None:
+        handler(self, sent[0] if sent else NOTHING_SENT)
+
+    return take
 
 
 @workflow.defn(dynamic=True)
@@ -104,21 +136,27 @@ class ImageJobWorkflow:
         return JobOutcome(state=self._job.state, artifact=artifact)
 
     async def _live(self) -> None:
+        self._introduce(self._job.record.request)
         if self._unreadable:
             self._job.fail_unreadable(self._unreadable)
             self._publish()
         else:
-            self._introduce(self._job.request)
             while not self._job.state.is_terminal:
                 await self._next_stage()
         # A claim that is just being answered must reach its worker before the run is gone.
         await workflow.wait_condition(workflow.all_handlers_finished)
 
-    def _introduce(self, request: ImageJobInput) -> None:
+    def _introduce(self, request: ImageJobInput | None) -> None:
         """Make a job that was started by hand as readable as one that the API started."""
+        # Undecoded: what nobody can decode must not wedge the job.
+        memo = workflow.info().raw_memo
+        corrections = memo_corrections(request, memo, workflow.payload_converter())
+        if corrections:
+            workflow.upsert_memo(corrections)
+        if request is None:
+            return
         self._job.record.update(startable_at=request.start_at)
-        if REQUEST_KEY not in workflow.memo():
-            workflow.upsert_memo(initial_memo(request))
+        if corrections:
             pairs = initial_search_attributes(request, self._job.record.created_at)
             workflow.upsert_search_attributes([pair.key.value_set(pair.value) for pair in pairs])
 
@@ -155,7 +193,7 @@ class ImageJobWorkflow:
             if not work.done():
                 await self._interrupt(work)
         if not self._has_given_up_attempt():
-            self._settle(work)
+            await self._settle(work)
 
     def _has_given_up_attempt(self) -> bool:
         return self._job.state.is_terminal or self._job.state is JobState.PAUSED
@@ -230,7 +268,11 @@ class ImageJobWorkflow:
             return await workflow.execute_local_activity_method(
                 WatchdogActivities.read_idle_seconds,
                 ReadIdleInput(
-                    workflow_id=info.workflow_id, run_id=info.run_id, activity_id=attempt
+                    workflow_id=info.workflow_id,
+                    run_id=info.run_id,
+                    activity_id=attempt,
+                    heartbeat_timeout_seconds=HEARTBEAT_TIMEOUT.total_seconds(),
+                    idle_before_seconds=self._job.idle_before.total_seconds(),
                 ),
                 start_to_close_timeout=READ_IDLE_TIMEOUT,
                 retry_policy=READ_IDLE_RETRY,
@@ -239,7 +281,7 @@ class ImageJobWorkflow:
             workflow.logger.warning("the watchdog could not look at the running attempt")
             return None
 
-    def _settle(self, work: Work) -> None:
+    async def _settle(self, work: Work) -> None:
         # Before its claim nobody knows which worker an attempt was given to.
         claimed = self._job.state is JobState.PROCESSING
         worker = self._job.record.status.worker or "" if claimed else ""
@@ -248,7 +290,38 @@ class ImageJobWorkflow:
             outcome = read_result(work.result(), workflow.payload_converter(), worker)
         except ActivityError as error:
             outcome = read_failure(error, worker)
+            if outcome.heard_at is not None and self._job.can_tell_outages:
+                silence = await self._read_silence(error.scheduled_event_id, outcome.heard_at)
+                if silence is not None and silence > OUTAGE_SILENCE:
+                    self._job.settle_outage(outcome, silence)
+                    return
+        # Jobs that took such a result must still replay; only one that is made up costs a marker.
+        is_unfit = isinstance(outcome, WorkResult) and is_made_up(outcome, self._job.record.job_id)
+        if is_unfit and workflow.patched(_REFUSE_MADE_UP_RESULTS):
+            outcome = unreadable_result(worker)
         self._job.settle(outcome)
+
+    async def _read_silence(self, scheduled_event_id: int, heard_at: datetime) -> timedelta | None:
+        """How long the worker was silent for the server; its own time is no measure.
+
+        A workflow worker that was away learns of a loss long after it happened.
+        """
+        info = workflow.info()
+        try:
+            lost_at = await workflow.execute_local_activity_method(
+                WatchdogActivities.read_lost_at,
+                ReadLossInput(
+                    workflow_id=info.workflow_id,
+                    run_id=info.run_id,
+                    scheduled_event_id=scheduled_event_id,
+                ),
+                start_to_close_timeout=READ_LOSS_TIMEOUT,
+                retry_policy=READ_LOSS_RETRY,
+            )
+        except ActivityError:
+            workflow.logger.warning("the watchdog could not look at the lost attempt")
+            return None
+        return self._job.silence_before(lost_at, heard_at) if lost_at else None
 
     def _publish(self) -> None:
         """Tell the world what has changed, in two history events at the most."""
@@ -277,7 +350,7 @@ class ImageJobWorkflow:
     @workflow.update(name=UPDATE_CLAIM)
     def claim(self, input: ClaimInput) -> None:
         """START: the worker that asks owns the job until its attempt ends."""
-        self._job.claim(input.worker)
+        self._job.claim(input.worker, input.sent_at)
         self._publish()
         self._set_alarm(max(self._job.processing_left, timedelta(0)))
 
@@ -293,22 +366,27 @@ class ImageJobWorkflow:
         return self._job.record.view()
 
     @workflow.signal(name=SIGNAL_CANCEL)
-    def cancel(self, *args: Any) -> None:
+    @_with_any_payload
+    def cancel(self, note: RawValue) -> None:
         """Wish that the job ends now."""
-        self._note_cancel(control_note(args))
+        self._note_cancel(control_note(note, workflow.payload_converter()))
 
     @workflow.signal(name=SIGNAL_PAUSE)
-    def pause(self, *args: Any) -> None:
+    @_with_any_payload
+    def pause(self, note: RawValue) -> None:
         """Wish that the job stops at its next checkpoint."""
         if self._job.ledger.may_pause:
-            self._refuse(self._job.wishes.ask_pause(control_note(args), self._job.state))
+            wish = control_note(note, workflow.payload_converter())
+            self._refuse(self._job.wishes.ask_pause(wish, self._job.state))
         else:
             self._refuse(f"PAUSE was refused: a job is paused at most {MAX_PAUSES} times")
 
     @workflow.signal(name=SIGNAL_RESUME)
-    def resume(self, *args: Any) -> None:
+    @_with_any_payload
+    def resume(self, note: RawValue) -> None:
         """Wish that a paused job goes on, or take a pause back."""
-        self._refuse(self._job.wishes.ask_resume(control_note(args), self._job.state))
+        wish = control_note(note, workflow.payload_converter())
+        self._refuse(self._job.wishes.ask_resume(wish, self._job.state))
 
     @workflow.signal(dynamic=True)
     def unknown_signal(self, name: str, args: Sequence[RawValue]) -> None:

@@ -9,7 +9,14 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from activities.errors import ErrorKind
-from activities.models import CheckpointRef, ClaimInput, Progress, StopReason, WorkResult
+from activities.models import (
+    CheckpointRef,
+    ClaimInput,
+    FailureReport,
+    Progress,
+    StopReason,
+    WorkResult,
+)
 from workflows import options
 from workflows.attempts import AttemptLedger
 from workflows.job_record import JobRecord
@@ -41,6 +48,12 @@ class Job:
         self.refused: str | None = None
         self._open_dispatch: int | None = None
         self._started_from: CheckpointRef | None = None
+        # Both in processing time: what extensions have made of the limit, and the last movement.
+        self._extended_limit: timedelta | None = None
+        self._moved_at = -options.RECENT_PROGRESS
+        self._idle_before = timedelta(0)
+        # By how much the job's clock is ahead of its worker's, at the most.
+        self._clock_offset: timedelta | None = None
         self._now = clock
         self._rng = rng
 
@@ -74,8 +87,20 @@ class Job:
 
     @property
     def processing_left(self) -> timedelta:
-        """How long the job may still be worked on, before any extension."""
-        return self.request.timeout - self.record.spent_in(JobState.PROCESSING, self._now())
+        """How long the job may still be worked on, with the extensions it was given."""
+        return (self._extended_limit or self.request.timeout) - self._processed
+
+    @property
+    def _processed(self) -> timedelta:
+        return self.record.spent_in(JobState.PROCESSING, self._now())
+
+    @property
+    def idle_before(self) -> timedelta:
+        """How long it had been worked on without any movement when the current attempt began.
+
+        Beginning is no movement: one that has never moved counts as idle from the start.
+        """
+        return self._idle_before
 
     def next_dispatch(self) -> int:
         """The serial number of the activity that is scheduled next: it alone may claim the job."""
@@ -91,9 +116,11 @@ class Job:
             return "this attempt is over, or another one has taken over"
         return None
 
-    def claim(self, worker: str) -> None:
+    def claim(self, worker: str, sent_at: datetime | None = None) -> None:
         """START: the worker owns the job until its attempt ends."""
+        self._clock_offset = self._now() - sent_at if sent_at else None
         self._started_from = self.record.status.checkpoint
+        self._idle_before = self._processed - self._moved_at
         self._apply(
             JobEvent.START,
             worker_source(worker),
@@ -133,13 +160,19 @@ class Job:
         if moves and len(given) < options.MAX_EXTENSIONS:
             self._extend(given)
             return options.LIMIT_EXTENSION
-        ending = "still moving" if moves else f"without progress for {idle_seconds:.0f} s"
-        self._time_out(
-            f"the job was worked on for its limit of {self.request.timeout_seconds:g} s, {ending}"
+        # Longer than it was worked on it can't have been idle; one that never moved reads so.
+        idle = min(idle_seconds or 0.0, self._processed.total_seconds())
+        self._time_out_processing(
+            ", still moving" if moves else f", without progress for {idle:.0f} s"
         )
         return None
 
+    def _time_out_processing(self, ending: str) -> None:
+        limit = self.request.timeout_seconds
+        self._time_out(f"the job was worked on for its limit of {limit:g} s{ending}")
+
     def _extend(self, given: tuple[LimitExtension, ...]) -> None:
+        self._extended_limit = self._processed + options.LIMIT_EXTENSION
         now = self._now()
         until = now + options.LIMIT_EXTENSION
         message = "the time ran out while the job was still moving"
@@ -160,8 +193,35 @@ class Job:
         """The input can never be worked on."""
         self._fail(ErrorKind.INVALID_PARAMETERS, reason, WATCHDOG)
 
+    def silence_before(self, lost_at: datetime, heard_at: datetime) -> timedelta:
+        """How long the worker had said nothing when the server gave its attempt up, at the least.
+
+        A claim that took long to arrive makes the offset larger, and the silence smaller.
+        """
+        if self._clock_offset is None:
+            return timedelta(0)
+        return lost_at - heard_at - self._clock_offset
+
+    @property
+    def can_tell_outages(self) -> bool:
+        """Whether its worker's clock is known."""
+        return self.state is JobState.PROCESSING and self._clock_offset is not None
+
+    def settle_outage(self, failure: AttemptFailure, silence: timedelta) -> None:
+        """An attempt was given up by a server that could not hear its worker."""
+        self._note_movement(failure.report)
+        if self.ledger.lose_to_outage():
+            self._remember(failure.report.checkpoint, failure.report.progress)
+            # As after a failure: the pause is carried out before the next attempt.
+            self.wishes.stopping = False
+            message = f"Temporal was out of reach for about {silence.total_seconds():.0f} s"
+            self._retry(message, WATCHDOG, timedelta(0))
+        else:
+            self.settle(failure)
+
     def settle(self, outcome: WorkResult | AttemptFailure) -> None:
         """An attempt ended."""
+        self._note_movement(outcome.report if isinstance(outcome, AttemptFailure) else outcome)
         if isinstance(outcome, AttemptFailure):
             self._settle_failure(outcome)
         else:
@@ -199,7 +259,11 @@ class Job:
             self._apply(JobEvent.PAUSE, source, message)
             self._apply(JobEvent.RESUME, WATCHDOG, "handed back for another worker")
 
-    def _has_advanced(self, result: WorkResult) -> bool:
+    def _note_movement(self, end: WorkResult | FailureReport) -> None:
+        if self.state is JobState.PROCESSING and self._has_advanced(end):
+            self._moved_at = self._processed
+
+    def _has_advanced(self, result: WorkResult | FailureReport) -> bool:
         """Whether an attempt did a step; one that started over counts from the first again."""
         start = self._started_from
         if result.checkpoint is not None and result.checkpoint != start:
@@ -224,6 +288,8 @@ class Job:
         self.wishes.stopping = False
         if failure.kind.is_permanent or self.ledger.is_used_up(self.request, failure.kind):
             self._fail(failure.kind, failure.message, source)
+        elif self.processing_left <= timedelta(0):
+            self._time_out_processing(f"; its last attempt failed: {failure.message}")
         else:
             wait = self.ledger.interval(failure.report, self._rng)
             self._retry(failure.message, source, wait)
@@ -239,7 +305,8 @@ class Job:
             self._fail(failure.kind, message, source)
 
     def _remember(self, checkpoint: CheckpointRef | None, progress: Progress | None) -> None:
-        if checkpoint is not None:
+        # What a failure or a heartbeat names can be made up, as a result can.
+        if checkpoint is not None and checkpoint.is_of(self.record.job_id):
             self.record.update(checkpoint=checkpoint)
         self.record.update(progress=progress)
 
@@ -257,7 +324,7 @@ class Job:
         self._apply(JobEvent.FAIL, source, message, error=error)
 
     def _time_out(self, message: str) -> None:
-        error = JobError(kind=ErrorKind.TIMEOUT, message=message, retryable=True)
+        error = JobError(kind=ErrorKind.TIMEOUT, message=clip(message), retryable=True)
         self._apply(JobEvent.TIMEOUT, WATCHDOG, message, error=error)
 
     def _pause(self, default: str) -> None:

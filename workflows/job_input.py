@@ -8,8 +8,12 @@ from temporalio.converter import PayloadConverter
 
 from workflows.messages import ImageJobInput
 
-# It is written to the memo and to each attempt's input, which all go to the server at once.
+# As it comes: more is not even looked at.
 MAX_INPUT_BYTES = 1024 * 1024
+
+# As it goes on, to the memo and to each attempt's input, several of which share one message. What
+# was read may be written at many times its length: 1e15 has 18 digits.
+MAX_REQUEST_BYTES = 256 * 1024
 
 _NOT_READABLE = "the input is not JSON that a job can read"
 
@@ -35,6 +39,8 @@ def read_input(args: Sequence[RawValue], converter: PayloadConverter) -> ImageJo
     # Bytes and nothing at all are decoded as what they are, whatever was asked for.
     if not isinstance(request, ImageJobInput):
         raise UnreadableInputError(_NOT_READABLE)
+    if len(converter.to_payload(request).data) > MAX_REQUEST_BYTES:
+        raise UnreadableInputError(f"the input is larger than {MAX_REQUEST_BYTES:,} bytes of JSON")
     return request
 
 

@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import TypeAdapter
+from temporalio.api.common.v1 import Payload
+from temporalio.converter import PayloadConverter
 
 from workflows.messages import ImageJobInput, JobStatus, JobView
 from workflows.state_machine import JobEvent, JobState, Transition, next_state
@@ -109,6 +111,33 @@ def initial_memo(request: ImageJobInput) -> dict[str, Any]:
     return {REQUEST_KEY: request, STATUS_KEY: JobStatus()}
 
 
+def memo_corrections(
+    request: ImageJobInput | None, memo: Mapping[str, Payload], converter: PayloadConverter
+) -> dict[str, Any]:
+    """What to write, so that the memo a job was started with says what its input says.
+
+    Whoever starts a job by hand can give it any memo. Entries that it must not have become None.
+    """
+    said: dict[str, Any] = {k: None for k in memo if k == STATUS_KEY or _is_of_transition(k)}
+    said |= initial_memo(request) if request else {REQUEST_KEY: None}
+    return {key: value for key, value in said.items() if not _says(memo.get(key), value, converter)}
+
+
+def _is_of_transition(key: str) -> bool:
+    return key.startswith(_TRANSITION_PREFIX)
+
+
+def _says(payload: Payload | None, value: Any, converter: PayloadConverter) -> bool:
+    if payload is None or value is None:
+        return payload is value
+    try:
+        # By value: another build may have written the same in other words.
+        return bool(converter.from_payload(payload, type(value)) == value)
+    # Converters raise what they like; what can't be read says something else.
+    except Exception:  # noqa: BLE001
+        return False
+
+
 def record_from_memo(job_id: str, created_at: datetime, memo: Mapping[str, Any]) -> JobRecord:
     """Read a record back; the inverse of `initial_memo` and `changed_memo`.
 
@@ -120,8 +149,6 @@ def record_from_memo(job_id: str, created_at: datetime, memo: Mapping[str, Any])
     )
     record.status = JobStatus.model_validate(memo.get(STATUS_KEY, {}))
     record.transitions = [
-        _TRANSITION.validate_python(memo[key])
-        for key in sorted(memo)
-        if key.startswith(_TRANSITION_PREFIX)
+        _TRANSITION.validate_python(memo[key]) for key in sorted(memo) if _is_of_transition(key)
     ]
     return record

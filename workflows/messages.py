@@ -2,9 +2,11 @@
 
 import re
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, Field, ValidationError
+from pydantic import Field
+from temporalio.common import RawValue
+from temporalio.converter import PayloadConverter
 
 from activities.models import (
     ArtifactRef,
@@ -12,6 +14,7 @@ from activities.models import (
     GenerationParameters,
     Model,
     Progress,
+    UtcTime,
 )
 from workflows.state_machine import JobState, Transition
 
@@ -33,7 +36,11 @@ MAX_MESSAGE_LENGTH = 1000
 PendingRequest = Literal["pause", "resume", "cancel"]
 JobType = Literal["TEXT_TO_IMAGE", "WATERMARK_REMOVAL"]
 
-_WORKFLOW_ID = re.compile(r"job-([a-z0-9][a-z0-9-]{0,99})")
+_JOB_ID = r"[a-z0-9][a-z0-9-]{0,99}"
+_WORKFLOW_ID = re.compile(f"job-({_JOB_ID})")
+
+_LabelName = Annotated[str, Field(min_length=1, max_length=63)]
+_LabelValue = Annotated[str, Field(max_length=255)]
 
 
 def workflow_id_for(job_id: str) -> str:
@@ -82,9 +89,9 @@ class ImageJobInput(Model):
     timeout_seconds: int = Field(default=1800, ge=10, le=86_400)
     queue_timeout_seconds: int = Field(default=86_400, ge=10, le=30 * 86_400)
     max_attempts: int = Field(default=3, ge=1, le=10)
-    start_at: AwareDatetime | None = None
-    labels: dict[str, str] = Field(default_factory=dict)
-    predecessor_id: str | None = None
+    start_at: UtcTime | None = None
+    labels: dict[_LabelName, _LabelValue] = Field(default_factory=dict, max_length=16)
+    predecessor_id: str | None = Field(default=None, pattern=f"^{_JOB_ID}$")
 
     @property
     def timeout(self) -> timedelta:
@@ -97,6 +104,10 @@ class ImageJobInput(Model):
         return timedelta(seconds=self.queue_timeout_seconds)
 
 
+# What a bare signal carries; a `null` that was sent is something.
+NOTHING_SENT = object()
+
+
 class ControlNote(Model):
     """Who sent a signal, and why; both may be left out."""
 
@@ -104,11 +115,15 @@ class ControlNote(Model):
     message: str = Field(default="", max_length=MAX_MESSAGE_LENGTH)
 
 
-def control_note(args: tuple[Any, ...]) -> ControlNote:
+def control_note(sent: object, converter: PayloadConverter) -> ControlNote:
     """Read whatever a signal carried: an operator's bare signal, or a broken one, still counts."""
+    if sent is NOTHING_SENT:
+        return ControlNote()
     try:
-        return ControlNote.model_validate(args[0]) if args else ControlNote()
-    except ValidationError:
+        told = converter.from_payload(sent.payload) if isinstance(sent, RawValue) else sent
+        return ControlNote.model_validate(told)
+    # Converters raise what they like, and no signal may be lost for the note that came with it.
+    except Exception:  # noqa: BLE001
         return ControlNote(message="(the note that came with the signal could not be read)")
 
 

@@ -48,6 +48,16 @@ HIGHEST_LOAD = 10.0
 READ_IDLE_TIMEOUT = timedelta(seconds=5)
 READ_IDLE_RETRY = RetryPolicy(maximum_attempts=2)
 
+# Reads only; without an answer the loss counts as any other.
+READ_LOSS_TIMEOUT = timedelta(seconds=5)
+READ_LOSS_RETRY = RetryPolicy(maximum_attempts=2)
+
+# A silence that the server noticed later than this was its own: nobody was there to hear.
+OUTAGE_SILENCE = HEARTBEAT_TIMEOUT + timedelta(seconds=2)
+
+# Losses in an outage say nothing about the job, but a job must not be dispatched for ever.
+MAX_OUTAGE_LOSSES = 20
+
 # It does nothing, so that one which fails has served its purpose too.
 LET_RESULTS_IN_TIMEOUT = timedelta(seconds=2)
 LET_RESULTS_IN_RETRY = RetryPolicy(maximum_attempts=1)

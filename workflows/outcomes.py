@@ -1,6 +1,7 @@
 """How the end of an attempt reads to its job: result, or error kind, message, what is left."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from pydantic import ValidationError
 from temporalio.common import RawValue
@@ -20,13 +21,17 @@ from workflows.options import HEARTBEAT_TIMEOUT
 
 @dataclass(frozen=True)
 class AttemptFailure:
-    """Why an attempt ended without a result. `by_watchdog`: nobody reported it, it was noticed."""
+    """Why an attempt ended without a result. `by_watchdog`: nobody reported it, it was noticed.
+
+    `heard_at`: the worker's own clock when it sent the last heartbeat, where heartbeats ceased.
+    """
 
     message: str
     report: FailureReport
     by_watchdog: bool = False
     in_queue: bool = False
     cancelled: bool = False
+    heard_at: datetime | None = None
 
     @property
     def kind(self) -> ErrorKind:
@@ -43,16 +48,27 @@ def read_result(
     result: RawValue | None, converter: PayloadConverter, worker: str
 ) -> WorkResult | AttemptFailure:
     """Decode what an attempt returned; an operator may have completed it with anything."""
-    message = "the attempt's result could not be read"
-    unreadable = AttemptFailure.of(ErrorKind.INTERNAL, message, worker)
     if result is None:
-        return unreadable
+        return unreadable_result(worker)
     try:
         decoded: object = converter.from_payload(result.payload, WorkResult)
     # Converters raise what they like, and a failed decode must end the attempt, not the task.
     except Exception:  # noqa: BLE001
-        return unreadable
-    return decoded if isinstance(decoded, WorkResult) else unreadable
+        return unreadable_result(worker)
+    return decoded if isinstance(decoded, WorkResult) else unreadable_result(worker)
+
+
+def is_made_up(result: WorkResult, job_id: str) -> bool:
+    """Whether no attempt of this job can have returned it, whoever did."""
+    artifact, checkpoint = result.artifact, result.checkpoint
+    is_foreign_image = artifact is not None and not artifact.is_of(job_id)
+    return is_foreign_image or (checkpoint is not None and not checkpoint.is_of(job_id))
+
+
+def unreadable_result(worker: str) -> AttemptFailure:
+    """What a result reads as that isn't one."""
+    message = "the attempt's result could not be read"
+    return AttemptFailure.of(ErrorKind.INTERNAL, message, worker)
 
 
 def read_failure(error: ActivityError, worker: str) -> AttemptFailure:
@@ -89,6 +105,7 @@ def _read_timeout(cause: TimeoutError, worker: str) -> AttemptFailure:
             progress=heartbeat.progress if heartbeat else None,
         ),
         by_watchdog=True,
+        heard_at=heartbeat.sent_at if heartbeat and cause.type is TimeoutType.HEARTBEAT else None,
     )
 
 

@@ -10,6 +10,7 @@ from temporalio.api.enums.v1 import TaskQueueType, WorkerStatus
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, ListWorkersRequest
 from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
 
 from workflows.client import WORKER_HEARTBEAT_INTERVAL
 
@@ -40,9 +41,12 @@ class Presence:
         self._client = client
         self._seen: dict[tuple[str, int], tuple[float, QueuePresence]] = {}
 
-    async def of_workflows(self, task_queue: str) -> QueuePresence:
-        """Who decides."""
-        return await self._look(task_queue, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW)
+    async def of_workflows(self, task_queue: str, *, is_fresh: bool = False) -> QueuePresence:
+        """Who decides. `is_fresh`: as it is now, not as it was up to a second ago."""
+        kind = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
+        if is_fresh:
+            self._seen.pop((task_queue, kind), None)
+        return await self._look(task_queue, kind)
 
     async def of_activities(self, task_queue: str) -> QueuePresence:
         """Who works."""
@@ -57,11 +61,20 @@ class Presence:
         return presence
 
     async def _ask(self, task_queue: str, kind: "TaskQueueType.ValueType") -> QueuePresence:
+        try:
+            return await self._ask_server(task_queue, kind)
+        except RPCError as error:
+            # No name of a task queue, so that nobody can be serving it.
+            if error.status is not RPCStatusCode.INVALID_ARGUMENT:
+                raise
+            return QueuePresence(is_served=False, backlog={})
+
+    async def _ask_server(self, task_queue: str, kind: "TaskQueueType.ValueType") -> QueuePresence:
         service = self._client.workflow_service
         workers = await service.list_workers(
             ListWorkersRequest(
                 namespace=self._client.namespace,
-                query=f'TaskQueue="{task_queue}"',
+                query=_workers_of(task_queue),
                 page_size=1000,
             )
         )
@@ -74,12 +87,17 @@ class Presence:
                 report_pollers=True,
             )
         )
-        beats = [
-            info.worker_heartbeat.heartbeat_time
+        told = [
+            info.worker_heartbeat
             for info in workers.workers_info
-            if info.worker_heartbeat.status == WorkerStatus.WORKER_STATUS_RUNNING
+            if info.worker_heartbeat.task_queue == task_queue
         ]
-        polls = [poller.last_access_time for poller in queue.pollers]
+        running = [beat for beat in told if beat.status == WorkerStatus.WORKER_STATUS_RUNNING]
+        beats = [beat.heartbeat_time for beat in running]
+        # The poll of a worker that has said it is leaving, or has fallen silent, says nothing: the
+        # server ends it for that worker, and counts that as a sign of life.
+        known = {beat.worker_identity for beat in told}
+        polls = [p.last_access_time for p in queue.pollers if p.identity not in known]
         return QueuePresence(
             is_served=_any_since(beats, _HEARTBEAT_AGE) or _any_since(polls, _POLL_AGE),
             backlog={
@@ -89,6 +107,17 @@ class Presence:
         )
 
 
+def _workers_of(task_queue: str) -> str:
+    """A query for the workers of a queue; for all of them where its name can't be quoted."""
+    return "" if '"' in task_queue or "\\" in task_queue else f'TaskQueue="{task_queue}"'
+
+
 def _any_since(times: Iterable[Timestamp], age: timedelta) -> bool:
+    """Whether one of the times is younger than `age`, by the clock of this machine.
+
+    Heartbeats carry the workers' clocks and polls the server's, and no answer says what time the
+    server has now (`elapsed_since_last_heartbeat` is the time between the last two): clocks that
+    differ by more than a few seconds make the living look gone, or the dead alive.
+    """
     now = datetime.now(UTC)
     return any(now - time.ToDatetime(tzinfo=UTC) < age for time in times)

@@ -1,9 +1,15 @@
 """Reading a job from outside, whether or not any worker is alive."""
 
 import asyncio
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
+from typing import TypeVar
 
-from temporalio.api.enums.v1 import EventType
+from pydantic import ValidationError
+from temporalio.api.common.v1 import Payload
+from temporalio.api.enums.v1 import EventType, PendingWorkflowTaskState
 from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.client import (
     Client,
@@ -18,7 +24,7 @@ from activities.artifacts import ArtifactStore
 from activities.models import AttemptHeartbeat, Progress, WorkResult
 from workflows.ended_runs import as_ended
 from workflows.explaining import Explainer
-from workflows.job_record import JobRecord, record_from_memo
+from workflows.hearing import Standing, asked_on_record
 from workflows.messages import (
     IMAGE_JOB_WORKFLOW,
     JobView,
@@ -26,7 +32,14 @@ from workflows.messages import (
     with_status,
     workflow_id_for,
 )
+from workflows.recalling import Lost, recall, recall_what_is_left, with_gaps
 from workflows.state_machine import JobState
+
+# A living worker is done with a workflow task within milliseconds.
+_SETTLE_SECONDS = 1.0
+_LOOK_AGAIN_SECONDS = 0.02
+
+T = TypeVar("T")
 
 
 class JobNotFoundError(Exception):
@@ -36,12 +49,17 @@ class JobNotFoundError(Exception):
 class JobReader:
     """Tells of any job: state, reason, progress, and what it waits for.
 
-    With a store it also tells of the jobs that Temporal has forgotten, from their archive.
+    With a store it also tells of the jobs that Temporal has forgotten, from their archive. It tells
+    what it can of a job whose record is damaged if `in_part`, and else raises: whoever acts on what
+    is missing must not take a part for the whole.
     """
 
-    def __init__(self, client: Client, store: ArtifactStore | None = None) -> None:
+    def __init__(
+        self, client: Client, store: ArtifactStore | None = None, *, in_part: bool = False
+    ) -> None:
         self._client = client
         self._store = store
+        self._in_part = in_part
         self._explainer = Explainer(client)
 
     def handle(self, job_id: str) -> WorkflowHandle[object, object]:
@@ -53,10 +71,21 @@ class JobReader:
         try:
             return (await self._read(job_id))[0]
         except JobNotFoundError:
-            archived = await read_archived(self._store, job_id) if self._store else None
+            archived = await self._read_archived(job_id)
             if archived is None:
                 raise
-            return JobView.model_validate_json(archived.view)
+            return archived
+
+    async def read_standing(self, job_id: str) -> Standing:
+        """The job, and what it was asked up to now, heard or not; or `JobNotFoundError`."""
+        try:
+            with _missing(job_id):
+                return await self._standing(job_id, await self._describe_settled(job_id))
+        except JobNotFoundError:
+            archived = await self._read_archived(job_id)
+            if archived is None:
+                raise
+            return Standing(archived, asked_on_record(archived))
 
     async def read_after_change(self, job_id: str, known: JobView, limit: timedelta) -> JobView:
         """The job once its state is no longer the known one, or after `limit`."""
@@ -71,34 +100,76 @@ class JobReader:
             return await self.read(job_id)
         return view
 
-    async def _read(self, job_id: str) -> tuple[JobView, int]:
+    async def _read_archived(self, job_id: str) -> JobView | None:
+        archived = await read_archived(self._store, job_id) if self._store else None
         try:
-            description = await self.handle(job_id).describe()
-        except RPCError as error:
-            if error.status in (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT):
-                raise JobNotFoundError(job_id) from error
-            raise
+            return JobView.model_validate_json(archived.view) if archived else None
+        except ValidationError:
+            return None
+
+    async def _read(self, job_id: str) -> tuple[JobView, int]:
+        with _missing(job_id):
+            description = await self._describe(job_id)
+            return await self._view(job_id, description), description.history_length
+
+    async def _describe(self, job_id: str) -> WorkflowExecutionDescription:
+        description = await self.handle(job_id).describe()
         if description.workflow_type != IMAGE_JOB_WORKFLOW:
             raise JobNotFoundError(job_id)
-        record = record_from_memo(job_id, description.start_time, await description.memo())
-        view = await self._complete(record, description)
-        run = {
-            "run_id": description.run_id,
-            "is_running": description.status is WorkflowExecutionStatus.RUNNING,
-        }
-        return view.model_copy(update=run), description.history_length
+        return description
+
+    async def _describe_settled(self, job_id: str) -> WorkflowExecutionDescription:
+        """The job while no workflow task is at work: only a frozen worker keeps one for long."""
+        end = time.monotonic() + _SETTLE_SECONDS
+        description = await self._describe(job_id)
+        while _is_in_flight(description) and time.monotonic() < end:
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+            description = await self._describe(job_id)
+        return description
+
+    async def _view(self, job_id: str, description: WorkflowExecutionDescription) -> JobView:
+        return await self._complete(*await self._recall(job_id, description), description)
+
+    async def _recall(
+        self, job_id: str, description: WorkflowExecutionDescription
+    ) -> tuple[JobView, Lost]:
+        if self._in_part:
+            converter = self._client.data_converter
+            return await recall_what_is_left(job_id, description, converter)
+        return await recall(job_id, description), ()
+
+    async def _standing(self, job_id: str, description: WorkflowExecutionDescription) -> Standing:
+        record, lost = await self._recall(job_id, description)
+        view = await self._complete(record, lost, description)
+        asked = asked_on_record(record)
+        if not view.is_running or view.state.is_terminal:
+            return Standing(view, asked)
+        if description.raw_description.HasField("pending_workflow_task"):
+            asked = await self._explainer.asked(record)
+        return Standing(
+            with_status(view, pending_request=asked.pending_request),
+            asked,
+            is_in_flight=_is_in_flight(description),
+            is_decided=await self._explainer.is_decided(description.task_queue),
+        )
 
     async def _wait_for_event(self, job_id: str, seen_events: int) -> None:
         """Return at the first event after those that were seen; a closed run has no more."""
-        events = self.handle(job_id).fetch_history_events(wait_new_event=True)
-        async for event in events:
-            if event.event_id > seen_events:
-                return
+        with _missing(job_id):
+            events = self.handle(job_id).fetch_history_events(wait_new_event=True)
+            async for event in events:
+                if event.event_id > seen_events:
+                    return
 
     async def _complete(
-        self, record: JobRecord, description: WorkflowExecutionDescription
+        self, record: JobView, lost: Lost, description: WorkflowExecutionDescription
     ) -> JobView:
-        view = record.view()
+        view = with_gaps(await self._live(record, description), lost)
+        is_running = description.status is WorkflowExecutionStatus.RUNNING
+        return view.model_copy(update={"run_id": description.run_id, "is_running": is_running})
+
+    async def _live(self, view: JobView, description: WorkflowExecutionDescription) -> JobView:
+        """The view with what only Temporal itself knows."""
         if view.state is JobState.SUCCESS and view.status.progress:
             done = view.status.progress.model_copy(update={"percent": 100})
             return with_status(view, progress=done)
@@ -117,15 +188,8 @@ class JobReader:
     async def _progress(self, attempt: PendingActivityInfo | None) -> Progress | None:
         if attempt is None or not attempt.HasField("heartbeat_details"):
             return None
-        try:
-            [heartbeat] = await self._client.data_converter.decode(
-                list(attempt.heartbeat_details.payloads), [AttemptHeartbeat]
-            )
-        except ValueError:
-            # Written by a worker of another build: the job is readable without it.
-            return None
-        progress: Progress = heartbeat.progress
-        return progress
+        heartbeat = await self._decode(attempt.heartbeat_details.payloads, AttemptHeartbeat)
+        return heartbeat.progress if heartbeat else None
 
     async def _final_progress(self, job_id: str) -> Progress | None:
         """How far an attempt got that has ended, while its workflow has yet to record it."""
@@ -133,9 +197,34 @@ class JobReader:
         async for event in self.handle(job_id).fetch_history_events():
             if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
                 payloads = event.activity_task_completed_event_attributes.result.payloads
-                [result] = await self._client.data_converter.decode(list(payloads), [WorkResult])
-                progress = result.progress
+                result = await self._decode(payloads, WorkResult)
+                progress = result.progress if result else None
         return progress
+
+    async def _decode(self, payloads: Iterable[Payload], kind: type[T]) -> T | None:
+        """What an attempt said, unless it was said by an operator, or in words of another build."""
+        try:
+            [value] = await self._client.data_converter.decode(list(payloads), [kind])
+        except Exception:  # noqa: BLE001 - anybody can complete an activity, with anything
+            return None
+        said: T = value
+        return said
+
+
+@contextmanager
+def _missing(job_id: str) -> Iterator[None]:
+    """The job is not there, or has gone while it was looked at."""
+    try:
+        yield
+    except RPCError as error:
+        if error.status in (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT):
+            raise JobNotFoundError(job_id) from error
+        raise
+
+
+def _is_in_flight(description: WorkflowExecutionDescription) -> bool:
+    task = description.raw_description.pending_workflow_task
+    return task.state == PendingWorkflowTaskState.PENDING_WORKFLOW_TASK_STATE_STARTED
 
 
 def _pending_attempt(

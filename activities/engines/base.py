@@ -4,7 +4,7 @@ A *local* engine computes in a child process and is plain synchronous code (`Loc
 The activity sees every engine, local or remote, as an `ImageEngine`.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,7 +94,7 @@ class LocalEngine(Protocol):
 class EngineRun(Protocol):
     """One job inside an engine."""
 
-    def events(self) -> AsyncIterator[EngineEvent]:
+    def events(self) -> AsyncGenerator[EngineEvent, None]:
         """Yield events until the image, or until a requested stop was carried out.
 
         Raises `WorkError`. Between two events no longer than the stall limit of the phase passes.

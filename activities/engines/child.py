@@ -19,14 +19,14 @@ from typing import BinaryIO, NoReturn, cast
 from activities.engines import wire
 from activities.engines.base import ImageDone, LocalEngine, PhaseBegun, StartedOver, StepDone
 from activities.engines.guard import leave_guard, stand_back
-from activities.errors import ErrorKind, WorkError
+from activities.errors import ErrorKind, WorkError, clean_text
 from activities.models import Model
 
 # A checkpoint is taken once its cost, as the last one measured it, is below 2 % of the work since.
 _CHECKPOINT_SHARE = 0.02
 _SHORTEST_CHECKPOINT_INTERVAL = 2.0
 
-_STANDARD_OUTPUT = 1
+_STANDARD_INPUT, _STANDARD_OUTPUT = 0, 1
 
 logger = logging.getLogger("darkroom.engine")
 
@@ -105,7 +105,7 @@ class Job:
 
     def run(self, command: wire.RunCommand, checkpoint: bytes | None) -> None:
         """Run to the image or to a requested stop."""
-        _mark_log(command.job_id)
+        _mark_log(command.log_mark)
         tempfile.tempdir = os.environ["TMPDIR"] = command.scratch
         events = cast("Iterator[object]", iter(self._engine.run(command.parameters, checkpoint)))
         with closing(_Closable(events)):
@@ -123,7 +123,7 @@ class Job:
             case PhaseBegun(phase):
                 self._reports.send(wire.PhaseReport(phase=phase))
             case StartedOver(reason):
-                self._reports.send(wire.StartedOverReport(reason=reason))
+                self._reports.send(wire.StartedOverReport(reason=clean_text(reason)))
             case ImageDone(data, media_type):
                 self._reports.send(wire.ImageReport(media_type=media_type), data)
             case _:
@@ -136,9 +136,16 @@ class Job:
         wanted = stop.checkpoint if stop else self._clock.is_due and not is_last
         if wanted and event.snapshot is not None:
             started = time.monotonic()
-            self._reports.send(wire.CheckpointReport(step=event.step), event.snapshot())
+            self._keep(event.step, event.snapshot())
             self._clock.taken(time.monotonic() - started)
         return stop is not None
+
+    def _keep(self, step: int, checkpoint: bytes) -> None:
+        if len(checkpoint) <= wire.MAX_CHECKPOINT:
+            self._reports.send(wire.CheckpointReport(step=step), checkpoint)
+        else:
+            # The worker would refuse it, and the job can do without.
+            logger.warning("a checkpoint of %d bytes is too large to be kept", len(checkpoint))
 
 
 class _Closable:
@@ -187,26 +194,38 @@ def _serve_one(engine: LocalEngine, commands: Commands, reports: Reports) -> boo
 def _failure(
     error: Exception, otherwise: ErrorKind, what: str, *, fatal: bool = True
 ) -> wire.FailureEvent:
+    known = _in_words(error, otherwise, what)
+    return wire.FailureEvent(
+        error=known.kind,
+        message=known.message,
+        retry_after_seconds=known.retry_after_seconds,
+        fatal=fatal,
+    )
+
+
+def _in_words(error: Exception, otherwise: ErrorKind, what: str) -> WorkError:
     if isinstance(error, WorkError):
-        return wire.FailureEvent(
-            error=error.kind,
-            message=error.message,
-            retry_after_seconds=error.retry_after_seconds,
-            fatal=fatal,
-        )
+        return error
     if isinstance(error, MemoryError):
-        message = "the engine ran out of memory"
-        return wire.FailureEvent(error=ErrorKind.OUT_OF_MEMORY, message=message, fatal=fatal)
+        return WorkError(ErrorKind.OUT_OF_MEMORY, "the engine ran out of memory")
     # What an exception says may hold paths and prompts: the log has it, the user gets its name.
-    message = f"the engine {what}: {type(error).__name__}"
-    return wire.FailureEvent(error=otherwise, message=message, fatal=fatal)
+    return WorkError(otherwise, f"the engine {what}: {type(error).__name__}")
 
 
-def _mark_log(job_id: str) -> None:
-    """Say in the log, which has a pipe of its own, what job the following lines belong to."""
+def _mark_log(mark: str) -> None:
+    """Say in the log, which has a pipe of its own, that the job's lines follow."""
     sys.stdout.flush()
     with contextlib.suppress(OSError):
-        os.write(_STANDARD_OUTPUT, b"\n" + wire.LOG_MARK + job_id.encode() + b"\n")
+        os.write(_STANDARD_OUTPUT, b"\n" + mark.encode() + b"\n")
+
+
+def _take_standard_input() -> BinaryIO:
+    """What the worker sends. An engine may read and close its standard input as it likes."""
+    commands = os.fdopen(os.dup(_STANDARD_INPUT), "rb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, _STANDARD_INPUT)
+    os.close(nothing)
+    return commands
 
 
 def main() -> NoReturn:
@@ -216,7 +235,7 @@ def main() -> NoReturn:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     code: object = 0
     try:
-        serve(sys.argv[1], Commands(sys.stdin.buffer), Reports(int(sys.argv[2])))
+        serve(sys.argv[1], Commands(_take_standard_input()), Reports(int(sys.argv[2])))
     except SystemExit as error:
         code = error.code
     sys.stdout.flush()

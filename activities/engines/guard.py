@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import os
+import resource
 import select
 import signal
 import sys
@@ -13,6 +14,8 @@ _PR_SET_PDEATHSIG = 1
 _NICENESS = 5
 # Where memory runs out, the kernel ends this process, and the worker stays to tell of it.
 _OOM_SCORE = "500"
+# Where no limit is set: more files than a worker ever holds, and few enough to go through.
+_MOST_FILES = 1024 * 1024
 
 
 def leave_guard() -> None:
@@ -24,11 +27,17 @@ def leave_guard() -> None:
     """
     if os.getpgrp() != os.getpid() or os.fork() != 0:
         return
-    os.closerange(1, 256)
+    os.closerange(1, _file_limit())
     hang_up = select.poll()
     hang_up.register(0, 0)
     hang_up.poll()
     os.killpg(0, signal.SIGKILL)
+
+
+def _file_limit() -> int:
+    """Above all numbers of open files. The worker's were given out under the same limit."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_FILES if soft == resource.RLIM_INFINITY else min(soft, _MOST_FILES)
 
 
 def stand_back() -> None:

@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 from activities.engines import wire
@@ -49,11 +49,12 @@ class ChildRun:
         logger.warning("the engine did not stop within its grace; killing it")
         self._child.kill()
 
-    async def events(self) -> AsyncIterator[EngineEvent]:
+    async def events(self) -> AsyncGenerator[EngineEvent, None]:
         """See `EngineRun.events`."""
         try:
-            async for event in self._events():
-                yield event
+            async with aclosing(self._events()) as events:
+                async for event in events:
+                    yield event
         except WorkError:
             self._ended = True
             if self._end_by_force is None:
@@ -61,7 +62,7 @@ class ChildRun:
             # Killed, or dead while it was to stop: what it had checkpointed is what there is.
             logger.info("the engine ended while it was to stop")
 
-    async def _events(self) -> AsyncIterator[EngineEvent]:
+    async def _events(self) -> AsyncGenerator[EngineEvent, None]:
         while True:
             limit = self._limits.of(self._phase)
             report, payload = await self._child.receive(limit, self._phase)
@@ -187,6 +188,7 @@ class ChildProcessEngine:
             parameters=parameters,
             has_checkpoint=checkpoint is not None,
             scratch=str(scratch),
+            log_mark=child.expect_log_of(job_id),
         )
         child.tell(command, checkpoint or b"")
         await child.told(self._limits.step)

@@ -4,18 +4,20 @@ import asyncio
 import contextlib
 import logging
 import os
+import secrets
 import signal
 from dataclasses import dataclass, field
 
 from activities.engines import wire
-from activities.engines.launch import Pipe, copy_log, spawn
+from activities.engines.child_log import ChildLog
+from activities.engines.launch import Pipe, spawn
 from activities.errors import ErrorKind, WorkError
 from activities.models import Model, Phase
 
 logger = logging.getLogger("darkroom.engine")
 
-# Few: a child that is faster than the store waits for it.
-_FRAMES_AHEAD = 4
+# A child that is faster than the store waits for it: what it says may be hundreds of megabytes.
+_FRAMES_AHEAD = 1
 # How long pipe and process may differ about the child's end; then it is forced.
 _LAST_WORDS_SECONDS = 1.0
 # A process that the kernel can't end, in a driver for instance, must not hold its job.
@@ -46,14 +48,15 @@ class Child:
     def __init__(self, process: asyncio.subprocess.Process, events: Pipe, output: Pipe) -> None:
         self._process = process
         self._pipes = (events, output)
-        self._frames: asyncio.Queue[wire.Frame | None] = asyncio.Queue()
+        self._frames: asyncio.Queue[tuple[Model, bytes] | None] = asyncio.Queue()
         self._has_room = asyncio.Event()
         self._has_room.set()
         self._is_loaded = False
         self._killed = False
         self._fault = ""
         self._reader = asyncio.create_task(self._read_frames(events.stream))
-        self._log = asyncio.create_task(copy_log(process.pid, output.stream))
+        self._log = ChildLog(process.pid)
+        self._log_copying = asyncio.create_task(self._log.copy(output.stream))
         self.farewell = asyncio.create_task(self._see_off())
 
     @classmethod
@@ -88,6 +91,12 @@ class Child:
             )
         self._is_loaded = True
 
+    def expect_log_of(self, job_id: str) -> str:
+        """The line with which the child has to begin what it prints for the job."""
+        mark = secrets.token_hex(16)
+        self._log.expect(mark, job_id)
+        return mark
+
     def tell(self, command: Model, payload: bytes = b"") -> None:
         """Give a command. A child that is gone is noticed by the next `receive`."""
         if self._process.stdin is not None and not self._process.stdin.is_closing():
@@ -119,11 +128,7 @@ class Child:
             self._frames.put_nowait(None)
             raise self._obituary()
         self._make_room()
-        try:
-            return wire.REPORTS.validate_json(frame.header), frame.payload
-        except ValueError as error:
-            self.kill()
-            raise WorkError(ErrorKind.ENGINE_CRASHED, _NONSENSE) from error
+        return frame
 
     def kill(self) -> None:
         """End it and all that it started. Nobody needs to listen to it any longer."""
@@ -155,7 +160,7 @@ class Child:
         for pipe in self._pipes:
             # A process that left the group may hold the other end open.
             asyncio.get_running_loop().call_later(_LAST_WORDS_SECONDS, pipe.transport.close)
-        await asyncio.gather(self._reader, self._log)
+        await asyncio.gather(self._reader, self._log_copying)
         self._frames.put_nowait(None)
 
     async def _read_frames(self, stream: asyncio.StreamReader) -> None:
@@ -164,7 +169,10 @@ class Child:
             while True:
                 await self._has_room.wait()
                 try:
-                    self._frames.put_nowait(await wire.read_frame_async(stream))
+                    self._frames.put_nowait(await wire.read_report(stream))
+                except wire.OversizeError as error:
+                    self._fault = str(error)
+                    return
                 except ValueError:
                     self._fault = _NONSENSE
                     return

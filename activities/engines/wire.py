@@ -16,11 +16,14 @@ from activities.errors import ErrorKind
 from activities.models import GenerationParameters, Model, Phase
 
 _LENGTHS = struct.Struct(">II")
-MAX_PAYLOAD = 512 * 1024 * 1024
+MEBIBYTE = 1024 * 1024
+# The largest picture that may be asked for has 12 MB of pixels: this is an image, or a mistake.
+MAX_IMAGE = 64 * MEBIBYTE
+# Far more than the latents of any model. Each slot may have one in the worker's memory, which is
+# the memory of all its jobs.
+MAX_CHECKPOINT = 256 * MEBIBYTE
 # A report is small. Text that somebody printed into the pipe reads as a length far beyond this.
 MAX_REPORT_HEADER = 1024 * 1024
-# Begins a line of the child's output which says what job the following lines belong to.
-LOG_MARK = b"\x1edarkroom-job "
 
 
 class RunCommand(Model):
@@ -31,6 +34,9 @@ class RunCommand(Model):
     parameters: GenerationParameters
     has_checkpoint: bool
     scratch: str
+    # The line which begins the job's own part of the child's output. It is random and holds once,
+    # so that nothing which an engine prints is taken for it.
+    log_mark: str
 
 
 class StopCommand(Model):
@@ -123,6 +129,10 @@ REPORTS: TypeAdapter[
 ] = TypeAdapter(Report)
 
 
+class OversizeError(Exception):
+    """A payload is larger than its kind may be; the message is for a user."""
+
+
 @dataclass(frozen=True)
 class Frame:
     """One message as bytes."""
@@ -148,13 +158,29 @@ def read_frame(stream: BinaryIO) -> Frame | None:
     return Frame(header, payload) if is_whole else None
 
 
-async def read_frame_async(stream: asyncio.StreamReader) -> Frame:
-    """Read one frame; raises `asyncio.IncompleteReadError` at the end of the stream.
+async def read_report(stream: asyncio.StreamReader) -> tuple[Model, bytes]:
+    """Read one report and its payload, which is refused before any of it is read.
 
-    Raises `ValueError` where there can't be a frame.
+    Raises `asyncio.IncompleteReadError` at the end of the stream, `OversizeError` where the
+    payload is too large, and `ValueError` where there can't be a report.
     """
     header_size, payload_size = _LENGTHS.unpack(await stream.readexactly(_LENGTHS.size))
-    if header_size > MAX_REPORT_HEADER or payload_size > MAX_PAYLOAD:
-        raise ValueError(f"a frame of {header_size} and {payload_size} bytes")
-    header = await stream.readexactly(header_size)
-    return Frame(header, await stream.readexactly(payload_size))
+    if header_size > MAX_REPORT_HEADER:
+        raise ValueError(f"a header of {header_size} bytes")
+    report = REPORTS.validate_json(await stream.readexactly(header_size))
+    _check_size(report, payload_size)
+    return report, await stream.readexactly(payload_size)
+
+
+def _check_size(report: Model, payload_size: int) -> None:
+    match report:
+        case ImageReport():
+            what, limit = "image", MAX_IMAGE
+        case CheckpointReport():
+            what, limit = "checkpoint", MAX_CHECKPOINT
+        case _ if payload_size:
+            raise ValueError(f"{payload_size} bytes with a report that has none")
+        case _:
+            return
+    if payload_size > limit:
+        raise OversizeError(f"the engine's {what} is larger than {limit // MEBIBYTE} MiB")

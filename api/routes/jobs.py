@@ -5,22 +5,23 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Path, Query, Response
 
+from api.control import goes_on, is_held
 from api.dependencies import (
     BaseUrl,
+    ControlDependency,
     IfNoneMatch,
     JobsDependency,
     Stopping,
     entity_tag,
     matches,
 )
-from api.jobs import goes_on
+from api.jobs import MEDIA_TYPES
 from api.json_body import JsonRoute
 from api.openapi import FAULT, problem
 from api.presenter import job_path, present_job
 from api.schemas import ControlRequest, CreateJobRequest, JobResponse
 from api.stopping import unless_stopping
 from workflows.messages import JobView
-from workflows.state_machine import JobState
 
 MAX_WAIT_SECONDS = 60
 # What a client that polls had better wait between two looks.
@@ -145,7 +146,7 @@ async def read_job(
             "description": "The image's bytes",
             "content": {
                 media_type: {"schema": {"type": "string", "format": "binary"}}
-                for media_type in ("image/png", "image/jpeg", "image/webp")
+                for media_type in MEDIA_TYPES
             },
             "headers": {
                 "ETag": {"description": "The image's sha256", "schema": {"type": "string"}}
@@ -180,7 +181,7 @@ async def fetch_image(
 async def cancel_job(
     job_id: JobId,
     response: Response,
-    jobs: JobsDependency,
+    jobs: ControlDependency,
     base_url: BaseUrl,
     control: Control = None,
 ) -> JobResponse:
@@ -198,13 +199,13 @@ async def cancel_job(
 async def pause_job(
     job_id: JobId,
     response: Response,
-    jobs: JobsDependency,
+    jobs: ControlDependency,
     base_url: BaseUrl,
     control: Control = None,
 ) -> JobResponse:
     """Stop a job at its next checkpoint, or hold it back before it starts."""
     view = await jobs.pause(job_id, control.message if control else "")
-    return _controlled(view, base_url, response, is_done=view.state is JobState.PAUSED)
+    return _controlled(view, base_url, response, is_done=is_held(view))
 
 
 @router.post(
@@ -216,7 +217,7 @@ async def pause_job(
 async def resume_job(
     job_id: JobId,
     response: Response,
-    jobs: JobsDependency,
+    jobs: ControlDependency,
     base_url: BaseUrl,
     control: Control = None,
 ) -> JobResponse:

@@ -2,7 +2,7 @@
 
 import asyncio
 import io
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -111,6 +111,7 @@ class Bench:
     put: str = ""
     get: str = ""
     store_seconds: float = 0.2
+    inspect_seconds: float = 60
     environment: ActivityEnvironment = field(default_factory=ActivityEnvironment)
     heartbeats: list[AttemptHeartbeat] = field(default_factory=list)
     message: str = ""
@@ -127,6 +128,7 @@ class Bench:
             "me",
             GRACES,
             self.store_seconds,
+            self.inspect_seconds,
         )
 
     def start(self, checkpoint: CheckpointRef | None = None) -> "asyncio.Task[WorkResult]":
@@ -177,12 +179,29 @@ class GatedRun(FakeRun):
         super().__init__(events, None)
         self._gate = gate
 
-    async def events(self) -> AsyncIterator[EngineEvent]:
+    async def events(self) -> AsyncGenerator[EngineEvent, None]:
         """See `EngineRun.events`."""
         for number, event in enumerate(self._events):
             if number:
                 await self._gate.wait()
             yield event
+
+
+class FailingRun(FakeRun):
+    """Yields its events, and then fails."""
+
+    async def events(self) -> AsyncGenerator[EngineEvent, None]:
+        """See `EngineRun.events`."""
+        async for event in super().events():
+            yield event
+        raise WorkError(ErrorKind.ENGINE_CRASHED, "the engine failed: RuntimeError")
+
+
+def failing_after(*events: EngineEvent) -> FakeEngine:
+    """An engine with a `FailingRun`."""
+    engine = FakeEngine([])
+    engine.run = FailingRun(list(events), None)
+    return engine
 
 
 def gated(gate: asyncio.Event, *events: EngineEvent) -> FakeEngine:

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +13,7 @@ from temporalio.activity import ActivityCancellationDetails
 from temporalio.exceptions import ApplicationError
 
 from activities.artifacts import put_checkpoint
+from activities.attempt import OWNERSHIP_LASTS
 from activities.engines.base import CheckpointTaken, ImageDone, PhaseBegun, StartedOver, StepDone
 from activities.errors import ErrorKind, InvalidParametersError, WorkError
 from activities.models import CLAIM_REFUSED, CheckpointRef, Phase, StopReason
@@ -234,6 +236,9 @@ async def test_nothing_is_written_once_the_job_is_lost(
     attempt = made.start()
     await until(lambda: bool(made.engine.checkpoints))
     made.ownership.is_lost = True
+    lost_at = time.monotonic()
+    # Until then the claim itself proves that nobody else can have begun.
+    await until(lambda: time.monotonic() - lost_at > OWNERSHIP_LASTS.total_seconds())
     gate.set()
     with pytest.raises(ApplicationError, match="given to another") as refusal:
         await attempt

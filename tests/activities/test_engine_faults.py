@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from contextlib import ExitStack, aclosing
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,15 @@ from activities.engines.process import ChildProcessEngine
 from activities.engines.slot import StallLimits
 from activities.errors import ErrorKind, WorkError
 from activities.models import Phase
-from tests.activities.engine_jobs import FAULTY, PATIENT, image_of, parameters, run, serving
+from tests.activities.engine_jobs import (
+    FAULTY,
+    PATIENT,
+    image_of,
+    parameters,
+    run,
+    serving,
+    stopped,
+)
 from tests.faulty_engine import LOADS
 from tests.processes import children_of, until
 
@@ -117,3 +126,63 @@ async def test_a_job_that_is_cancelled_during_the_load_leaves_the_load_to_the_ne
     assert image_of(await run(engine, parameters(), tmp_path))
     await engine.stop()
     assert len((tmp_path / "loads").read_text().split()) == 1
+
+
+async def test_an_image_that_is_too_large_is_refused_with_its_limit(tmp_path: Path) -> None:
+    async with serving() as engine:
+        with pytest.raises(WorkError) as failure:
+            await run(engine, parameters(image_bytes=64 * 2**20 + 1), tmp_path)
+        assert failure.value.kind is ErrorKind.ENGINE_CRASHED
+        assert failure.value.message == "the engine's image is larger than 64 MiB"
+        assert image_of(await run(engine, parameters(image_bytes=64 * 2**20), tmp_path))
+
+
+async def test_a_job_goes_on_without_a_checkpoint_that_is_too_large(tmp_path: Path) -> None:
+    work = parameters(checkpoint_bytes=256 * 2**20 + 1, step_seconds=0.1)
+    async with serving() as engine:
+        events = await stopped(engine, work, tmp_path)
+        assert all(isinstance(event, StepDone) for event in events)
+        assert image_of(await run(engine, parameters(), tmp_path))
+
+
+async def test_a_refusal_in_unprintable_words_stays_a_refusal(tmp_path: Path) -> None:
+    async with serving() as engine:
+        with pytest.raises(WorkError) as failure:
+            await run(engine, parameters(fault="work_error_at_length"), tmp_path)
+    assert failure.value.kind is ErrorKind.CONTENT_REJECTED
+    assert failure.value.message.startswith("not \ufffd allowed [31m !!!")
+    assert len(failure.value.message) == 1000
+
+
+async def test_an_engine_may_close_its_standard_input(tmp_path: Path) -> None:
+    async with serving() as engine:
+        image = image_of(await run(engine, parameters(), tmp_path))
+        assert image_of(await run(engine, parameters(fault="close_stdin"), tmp_path)) == image
+        assert image_of(await run(engine, parameters(), tmp_path)) == image
+
+
+@pytest.mark.parametrize("fault", ["raise", "hang", "hang_native", "os_exit", "yield_nonsense"])
+async def test_what_fails_after_the_image_costs_the_slot_and_not_the_job(
+    fault: str, tmp_path: Path
+) -> None:
+    async with serving(grace=0.3) as engine:
+        work = parameters(after_image=fault)
+        async with (
+            engine.open("job-7", work, None, tmp_path) as job,
+            aclosing(job.events()) as events,
+        ):
+            async for event in events:
+                if isinstance(event, ImageDone):
+                    break
+        assert image_of(await run(engine, parameters(), tmp_path))
+
+
+async def test_an_engine_that_hangs_up_is_noticed_whatever_the_number_of_its_pipe(
+    tmp_path: Path,
+) -> None:
+    with ExitStack() as stack:
+        for _ in range(300):
+            stack.enter_context(open(os.devnull, "rb"))  # noqa: ASYNC230
+        async with serving() as engine:
+            with pytest.raises(WorkError, match="hung up"):
+                await run(engine, parameters(fault="close_events"), tmp_path)

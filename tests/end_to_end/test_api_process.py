@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
@@ -125,6 +125,45 @@ def test_waiting_client_is_answered_when_the_process_ends(tmp_path: Path, client
         assert answer.status_code == 200
         assert answer.json()["state"] == "PENDING"
         assert "Traceback" not in output
+
+
+def test_store_that_hangs_does_not_hold_the_end_of_the_process(
+    tmp_path: Path, client: Client
+) -> None:
+    job_id = "0" * 32
+    archived = tmp_path / "data/artifacts/jobs" / job_id / "job.json"
+    archived.parent.mkdir(parents=True)
+    # Whoever reads it waits for a writer that never comes, as on a server that went away.
+    os.mkfifo(archived)
+    with serving(tmp_path, TEMPORAL_ADDRESS=address(client)) as (process, port):
+        answer = httpx.get(f"http://127.0.0.1:{port}/v1/jobs/{job_id}", timeout=60)
+        assert answer.status_code == 503
+        assert httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=10).status_code == 200
+        process.terminate()
+        output, _ = process.communicate(timeout=10)
+        assert process.returncode == 0
+        assert "Traceback" not in output
+
+
+def test_requests_that_do_not_arrive_are_given_up(tmp_path: Path) -> None:
+    whole = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    with (
+        serving(tmp_path, TEMPORAL_ADDRESS=f"127.0.0.1:{free_port()}") as (process, port),
+        ExitStack() as stack,
+    ):
+        begun = time.monotonic()
+        slow = []
+        for sent in (b"", b"GET /healthz HT", whole[:-2], whole + whole[:-2]):
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            client.sendall(sent)
+            slow.append(client)
+        dripping = slow[2]
+        while time.monotonic() - begun < 15:
+            dripping.sendall(b"X-More: x\r\n")
+            assert httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=10).status_code == 200
+            time.sleep(0.5)
+        wait_until("the slow ones are gone", lambda: _connections(process.pid, port) == 0)
+        assert 19 < time.monotonic() - begun < 30
 
 
 def test_taken_port_is_told_in_one_line(tmp_path: Path) -> None:

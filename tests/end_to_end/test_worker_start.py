@@ -43,6 +43,20 @@ async def until_ready(process: WorkerProcess) -> None:
             await asyncio.sleep(0.05)
 
 
+async def test_a_worker_whose_store_is_out_of_reach_is_not_ready(
+    client: Client, data_dir: Path
+) -> None:
+    async with worker(client, data_dir) as process:
+        await until_ready(process)
+        artifacts = data_dir / "artifacts"
+        artifacts.rmdir()
+        artifacts.touch()
+        assert await process.asks("/readyz") == (503, {"ready": False})
+        assert await process.asks("/healthz") == (200, {"status": "alive"})
+        artifacts.unlink()
+        await until_ready(process)
+
+
 async def test_a_worker_waits_for_temporal_and_then_serves(client: Client, data_dir: Path) -> None:
     host, _, port = client.service_client.config.target_host.partition(":")
     async with relaying_to(host, int(port)) as address:

@@ -26,6 +26,7 @@ from devstack.temporal import DYNAMIC_CONFIG, executable
 from tests.workflows.behaviours import (
     fail_with,
     fall_silent,
+    fall_silent_in_an_outage,
     hang,
     one_after_another,
     succeed,
@@ -76,6 +77,30 @@ async def worker_lost(stage: Stage) -> JobHandle:
     work = stage.work(one_after_another([fall_silent, succeed]))
     async with stage.deciding(), stage.working(work):
         return await _end(await stage.start())
+
+
+async def lost_in_outage(stage: Stage) -> JobHandle:
+    """Its worker can't be heard, which is not its worker's fault."""
+    work = stage.work(one_after_another([fall_silent_in_an_outage, succeed]))
+    async with stage.deciding(), stage.working(work):
+        return await _end(await stage.start(max_attempts=1))
+
+
+async def made_up_result(stage: Stage) -> JobHandle:
+    """Somebody completes its attempt with an image of another job's."""
+    work = stage.work(one_after_another([work_until_stopped, succeed]))
+    sha256 = "0" * 64
+    forged = {"key": f"jobs/y/{sha256}.png", "sha256": sha256, "media_type": "image/png"}
+    async with stage.deciding(), stage.working(work):
+        handle = await stage.start()
+        await stage.until(handle, JobState.PROCESSING, _moves)
+        attempt = stage.client.get_async_activity_handle(
+            workflow_id=handle.id, run_id=None, activity_id="attempt-1"
+        )
+        await attempt.complete(
+            {"worker": "w", "artifact": forged | {"byte_size": 1, "width": 64, "height": 64}}
+        )
+        return await _end(handle)
 
 
 async def paused_and_resumed(stage: Stage) -> JobHandle:
@@ -179,6 +204,8 @@ LIVES: tuple[Life, ...] = (
     success,
     retried,
     worker_lost,
+    lost_in_outage,
+    made_up_result,
     paused_and_resumed,
     cancelled,
     cancelled_natively,

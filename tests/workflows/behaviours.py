@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.errors import ErrorKind
 from activities.models import (
+    ArtifactRef,
     AttemptHeartbeat,
     CheckpointRef,
     FailureReport,
@@ -18,7 +19,7 @@ from activities.models import (
     WorkInput,
     WorkResult,
 )
-from tests.fakes import FAKE_ARTIFACT, Behaviour
+from tests.fakes import Behaviour
 
 
 def _worker() -> str:
@@ -36,18 +37,34 @@ def checkpoint_of(input: WorkInput, step: int) -> CheckpointRef:
     return CheckpointRef(key=f"checkpoints/{input.job_id}/{input.dispatch}-{step}", step=step)
 
 
+def artifact_of(input: WorkInput) -> ArtifactRef:
+    """The image that the attempt stored."""
+    sha256 = "0" * 64
+    return ArtifactRef(
+        key=f"jobs/{input.job_id}/{sha256}.png",
+        sha256=sha256,
+        media_type="image/png",
+        byte_size=1,
+        width=64,
+        height=64,
+    )
+
+
 async def succeed(input: WorkInput) -> WorkResult:
     """Deliver the image at once."""
-    return WorkResult(artifact=FAKE_ARTIFACT, worker=_worker(), progress=progress(30))
+    return WorkResult(artifact=artifact_of(input), worker=_worker(), progress=progress(30))
 
 
-def heartbeat(input: WorkInput, step: int, idle_seconds: float = 0) -> AttemptHeartbeat:
-    """What the attempt tells after `step`."""
+def heartbeat(
+    input: WorkInput, step: int, idle_seconds: float = 0, age_seconds: float = 0
+) -> AttemptHeartbeat:
+    """What the attempt tells after `step`, sent so long ago."""
     return AttemptHeartbeat(
         progress=progress(step),
         idle_seconds=idle_seconds,
         checkpoint=checkpoint_of(input, step),
         load=0.0,
+        sent_at=datetime.now(UTC) - timedelta(seconds=age_seconds),
     )
 
 
@@ -88,6 +105,13 @@ def hang(idle_seconds: float) -> Behaviour:
 async def fall_silent(input: WorkInput) -> WorkResult:
     """Heartbeat once, and never again, like a worker that was killed."""
     activity.heartbeat(heartbeat(input, 12))
+    await asyncio.Event().wait()
+    raise AssertionError("unreachable")
+
+
+async def fall_silent_in_an_outage(input: WorkInput) -> WorkResult:
+    """Heartbeat as if the server had heard no later one for four seconds more than it has."""
+    activity.heartbeat(heartbeat(input, 12, age_seconds=4))
     await asyncio.Event().wait()
     raise AssertionError("unreachable")
 

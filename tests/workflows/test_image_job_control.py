@@ -1,10 +1,12 @@
 """Cancel, pause and resume on a real server, by signal, by native cancel, and by the CLI."""
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from temporalio.api.common.v1 import Payload
+from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.common import RawValue
 
@@ -35,6 +37,11 @@ def is_to_be_paused(view: JobView) -> bool:
     return view.status.pending_request == "pause"
 
 
+def raw(encoding: bytes, content: bytes) -> RawValue:
+    """A payload as no client of ours would send it."""
+    return RawValue(Payload(metadata={"encoding": encoding}, data=content))
+
+
 @pytest.mark.parametrize(
     ("args", "source", "message"),
     [
@@ -49,6 +56,9 @@ def is_to_be_paused(view: JobView) -> bool:
         ([{"source": ["x"]}], "operator", "could not be read"),
         ([{"message": "x" * 100_000}], "operator", "could not be read"),
         ([b"\x00\xff"], "operator", "could not be read"),
+        ([raw(b"binary/encrypted", b"?")], "operator", "could not be read"),
+        ([raw(b"json/plain", b'{"message": "\\ud800"}')], "operator", "could not be read"),
+        ([raw(b"json/plain", b"{")], "operator", "could not be read"),
     ],
 )
 async def test_cancel_is_heard_whatever_comes_with_it(
@@ -63,12 +73,22 @@ async def test_cancel_is_heard_whatever_comes_with_it(
     assert message in end.message
 
 
-async def test_signal_that_nobody_can_decode_does_not_wedge_the_job(stage: Stage) -> None:
-    unknown = RawValue(Payload(metadata={"encoding": b"binary/encrypted"}, data=b"?"))
+async def test_pause_and_resume_are_heard_when_nobody_can_decode_their_notes(stage: Stage) -> None:
+    unknown = raw(b"binary/encrypted", b"?")
     async with stage.deciding(), stage.working(stage.work(succeed)):
-        handle = await stage.start()
+        handle = await stage.start(start_at=datetime.now(UTC) + timedelta(seconds=2))
         await handle.signal("pause", unknown)
+        await stage.until(handle, JobState.PAUSED)
+        await handle.signal("resume", unknown)
         assert (await handle.result()).state is JobState.SUCCESS
+
+
+async def test_signals_are_listed_by_name_for_people(stage: Stage) -> None:
+    async with stage.deciding():
+        handle = await stage.start()
+        told = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
+    names = {signal.name for signal in told.definition.signal_definitions}
+    assert {"cancel", "pause", "resume"} <= names
 
 
 @pytest.mark.parametrize("name", ["stop", "Cancel", "cancel ", "💥", "x" * 900])

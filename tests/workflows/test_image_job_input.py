@@ -22,6 +22,9 @@ from workflows.search_attributes import JOB_ENGINE, JOB_PRIORITY, JOB_STATE, JOB
 from workflows.state_machine import JobState
 
 PROMPT = {"parameters": {"prompt": "x"}}
+# Of 0.99 MB, and 3.8 MB when it is written again.
+NUMBERS = ",".join(["1e15"] * 198_000)
+GROWING = b'{"parameters": {"prompt": "x", "engine_options": {"a": [%s]}}}' % NUMBERS.encode()
 
 
 def raw(encoding: bytes, content: bytes) -> RawValue:
@@ -42,6 +45,8 @@ def raw(encoding: bytes, content: bytes) -> RawValue:
         ([PROMPT | {"timeout_seconds": 1e300}], "timeout_seconds"),
         ([PROMPT | {"start_at": "2030-01-01T00:00:00"}], "start_at"),
         ([PROMPT | {"labels": {str(n): n for n in range(5000)}}], "labels.0"),
+        ([PROMPT | {"start_at": "9999-12-31T23:59:59-23:59"}], "start_at"),
+        ([raw(b"json/plain", GROWING)], "not be larger than 65,536 bytes of JSON"),
         ([b"\x00\x01"], "not JSON"),
         ([raw(b"binary/zipped", b"?")], "not JSON"),
         ([raw(b"json/plain", b"{")], "input"),
@@ -103,13 +108,13 @@ async def test_workflow_type_of_another_build_is_left_alone(stage: Stage) -> Non
 
 
 async def test_large_input_within_the_limit_is_worked_on(stage: Stage) -> None:
-    parameters = {"prompt": "x", "engine_options": {"graph": "x" * 1_000_000}}
+    parameters = {"prompt": "x", "engine_options": {"graph": "x" * 60_000}}
     work = stage.work(succeed)
     async with stage.deciding(), stage.working(work):
         handle = await stage.start_raw({"parameters": parameters, "engine": stage.engine})
         await handle.result()
     assert (await stage.view(handle)).state is JobState.SUCCESS
-    assert len(work.inputs[0].parameters.engine_options["graph"]) == 1_000_000
+    assert len(work.inputs[0].parameters.engine_options["graph"]) == 60_000
 
 
 async def test_job_started_by_the_cli_is_as_readable_as_any_other(stage: Stage) -> None:
@@ -136,6 +141,27 @@ async def test_job_started_by_the_cli_is_as_readable_as_any_other(stage: Stage) 
     view = await stage.view(handle)
     assert events_of(view) == ["START", "COMPLETE"]
     assert view.request is not None
+
+
+@pytest.mark.parametrize("memo", ['request="junk"', r'request="\ud800"', 'transition-0007={"a":1}'])
+@pytest.mark.parametrize("prompt", ['"x"', "17"])
+async def test_memo_of_a_job_started_by_hand_says_what_its_input_says(
+    stage: Stage, memo: str, prompt: str
+) -> None:
+    workflow_id = f"job-{uuid4().hex}"
+    request = f'{{"parameters": {{"prompt": {prompt}}}, "engine": "{stage.engine}"}}'
+    async with stage.deciding():
+        await stage.cli(
+            *("workflow", "start", "--type", "ImageJobWorkflow", "--workflow-id", workflow_id),
+            *("--task-queue", stage.task_queue, "--input", request, "--memo", memo),
+        )
+        handle: Any = stage.client.get_workflow_handle(workflow_id)
+        stage.handles.append(handle)
+        await stage.until_decided(handle)
+        view = await stage.view(handle)
+    assert view.state is (JobState.PENDING if prompt == '"x"' else JobState.FAILED)
+    assert (view.request is not None) == (prompt == '"x"')
+    assert events_of(view) == ([] if prompt == '"x"' else ["FAIL"])
 
 
 async def test_job_that_the_cli_started_with_an_absurd_input_reads_as_failed(

@@ -1,6 +1,7 @@
 """The life of a job on a real server: success, failures, retries, losses, and its limits."""
 
 import asyncio
+import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -19,6 +20,7 @@ from tests.workflows.behaviours import (
     work_until_stopped,
 )
 from tests.workflows.stage import JobHandle, Stage, events_of
+from workflows.messages import job_id_of
 from workflows.search_attributes import (
     JOB_ENGINE,
     JOB_PRIORITY,
@@ -175,7 +177,7 @@ async def test_limits_end_a_job_that_hangs_or_waits_and_extend_one_that_moves(
         await moving.result()
     assert all(isinstance(result, WorkflowFailureError) for result in results)
     await expect_timeout(
-        stage, hanging, "the job was worked on for its limit of 10 s, without progress for 4"
+        stage, hanging, "the job was worked on for its limit of 10 s, without progress for 10 s"
     )
     await expect_timeout(stage, unserved, "no worker took the job within its queue limit of 10 s")
     assert extended.status.deadline_at == extended.status.extensions[0].until
@@ -205,7 +207,7 @@ async def test_delayed_job_starts_when_its_time_has_come(stage: Stage) -> None:
     assert view.status.started_at >= start_at
 
 
-@pytest.mark.parametrize("year", [2027, 2100, 9999])
+@pytest.mark.parametrize("year", [2027, 2100, 2200])
 async def test_delayed_job_is_cancelled_at_once(stage: Stage, year: int) -> None:
     work = stage.work(succeed)
     async with stage.deciding(), stage.working(work):
@@ -217,7 +219,7 @@ async def test_delayed_job_is_cancelled_at_once(stage: Stage, year: int) -> None
 
 async def test_start_in_the_past_is_no_delay(stage: Stage) -> None:
     async with stage.deciding(), stage.working(stage.work(succeed)):
-        handle = await stage.start(start_at=datetime(1, 1, 1, tzinfo=UTC))
+        handle = await stage.start(start_at=datetime(2000, 1, 1, tzinfo=UTC))
         await handle.result()
 
 
@@ -235,6 +237,25 @@ async def test_attempt_completed_by_hand_with_nonsense_is_only_a_failed_attempt(
         await handle.result()
     view = await stage.view(handle)
     assert view.transitions[1].message.startswith("the attempt's result could not be read")
+
+
+async def test_image_of_another_job_that_was_made_up_by_hand_is_not_taken(stage: Stage) -> None:
+    sha256 = "0" * 64
+    image = {"key": f"jobs/y/{sha256}.png", "sha256": sha256, "media_type": "image/png"}
+    forged = {"worker": "w", "artifact": image | {"byte_size": 1, "width": 64, "height": 64}}
+    work = stage.work(one_after_another([fall_silent, succeed]))
+    async with stage.deciding(), stage.working(work):
+        handle = await stage.start()
+        await stage.until(handle, JobState.PROCESSING)
+        await stage.cli(
+            *("activity", "complete", "--workflow-id", handle.id),
+            *("--activity-id", "attempt-1", "--result", json.dumps(forged)),
+        )
+        outcome = await handle.result()
+    assert outcome.artifact is not None
+    assert outcome.artifact.is_of(job_id_of(handle.id) or "")
+    view = await stage.view(handle)
+    assert events_of(view) == ["START", "RETRY", "START", "COMPLETE"]
 
 
 async def test_attempt_failed_by_hand_is_followed_by_another(stage: Stage) -> None:

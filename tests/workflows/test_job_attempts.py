@@ -1,9 +1,11 @@
 """A job's decisions about its attempts: claims, retries, losses and hand-backs."""
 
+from datetime import timedelta
+
 import pytest
 
 from activities.errors import ErrorKind
-from activities.models import ClaimInput, StopReason, WorkResult
+from activities.models import CheckpointRef, ClaimInput, StopReason, WorkResult
 from tests.workflows.pure import (
     SUCCEEDED,
     WORKER,
@@ -152,12 +154,72 @@ def test_lost_worker_is_noticed_by_the_watchdog_and_replaced_at_once() -> None:
     assert job.record.transitions[-1].message == "attempt 2 of 3, from step 12"
 
 
+SECONDS_8 = timedelta(seconds=8)
+
+
+def test_loss_in_an_outage_uses_up_no_attempt() -> None:
+    clock = Clock()
+    job = claimed_job(clock, max_attempts=1)
+    job.settle_outage(loss(checkpoint=checkpoint(12)), SECONDS_8)
+    retry = job.record.transitions[-1]
+    assert (retry.event, retry.source) == ("RETRY", "watchdog")
+    words = "Temporal was out of reach for about 8 s; next attempt at once"
+    assert retry.message == words
+    assert wait_of(job, clock) == 0
+    assert job.record.status.checkpoint == checkpoint(12)
+    claim(job)
+    assert job.record.status.attempt == 1
+
+
+def test_free_losses_in_outages_are_bounded() -> None:
+    job = claimed_job(Clock(), max_attempts=1)
+    for _ in range(options.MAX_OUTAGE_LOSSES):
+        job.settle_outage(loss(), SECONDS_8)
+        assert job.state is JobState.PENDING
+        claim(job)
+    job.settle_outage(loss(), SECONDS_8)
+    assert job.state is JobState.FAILED
+    assert job.record.status.error is not None
+    assert job.record.status.error.kind == ErrorKind.WORKER_LOST
+
+
+@pytest.mark.parametrize("ahead", [-3600, 0, 3600])
+def test_silence_is_told_whatever_the_workers_clock_says(ahead: float) -> None:
+    clock, worker = Clock(), timedelta(seconds=ahead)
+    job = new_job(clock)
+    job.next_dispatch()
+    job.claim(WORKER, clock.now + worker)
+    assert job.can_tell_outages
+    heard_at = clock.now + worker + timedelta(seconds=30)
+    assert job.silence_before(clock.now + timedelta(seconds=34.5), heard_at).total_seconds() == 4.5
+
+
+def test_claim_that_took_long_to_arrive_makes_no_outage() -> None:
+    clock = Clock()
+    job = new_job(clock)
+    job.next_dispatch()
+    job.claim(WORKER, clock.now - timedelta(seconds=60))
+    lost_at = clock.now + timedelta(seconds=34)
+    silence = job.silence_before(lost_at, clock.now + timedelta(seconds=30))
+    assert silence < options.OUTAGE_SILENCE
+
+
+def test_worker_of_an_older_build_tells_nothing_of_outages() -> None:
+    assert not claimed_job(Clock()).can_tell_outages
+
+
 def test_failure_without_a_checkpoint_keeps_the_last_one() -> None:
     job = claimed_job(Clock())
     job.settle(loss(checkpoint=checkpoint(12)))
     claim(job)
     job.settle(failure(ErrorKind.ENGINE_CRASHED))
     assert job.record.status.checkpoint == checkpoint(12)
+
+
+def test_checkpoint_of_another_job_is_not_kept() -> None:
+    job = claimed_job(Clock())
+    job.settle(loss(checkpoint=CheckpointRef(key="checkpoints/y/1-9", step=9)))
+    assert job.record.status.checkpoint is None
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,12 @@ from datetime import timedelta
 import pytest
 
 from activities.errors import ErrorKind
-from activities.models import StopReason
+from activities.models import StopReason, WorkResult
 from tests.workflows.pure import (
     START,
     SUCCEEDED,
     Clock,
+    at_step,
     claim,
     claimed_job,
     events_of,
@@ -61,7 +62,7 @@ def test_deadline_of_a_job_without_time_left_is_not_in_the_past() -> None:
     clock = Clock()
     job = claimed_job(clock, timeout_seconds=100)
     clock.pass_seconds(150)
-    job.settle(loss())
+    job.settle(stopped(StopReason.WORKER_STOPPING, 1))
     claim(job)
     assert job.record.status.deadline_at == clock.now
 
@@ -168,6 +169,68 @@ def test_extensions_are_bounded_over_all_attempts() -> None:
     assert job.judge_limit(0.0) is None
     assert job.state is JobState.TIMEOUT_CANCELLED
     assert job.record.transitions[-1].message.endswith("still moving")
+
+
+@pytest.mark.parametrize("end", [loss(), stopped(StopReason.WORKER_STOPPING, 1)])
+def test_extension_is_carried_over_to_the_next_attempt(end: AttemptFailure | WorkResult) -> None:
+    clock = Clock()
+    job = claimed_job(clock, timeout_seconds=100)
+    clock.pass_seconds(103)
+    assert job.judge_limit(0.0) == timedelta(minutes=2)
+    assert job.processing_left == timedelta(minutes=2)
+    clock.pass_seconds(20)
+    job.settle(end)
+    clock.pass_seconds(500)
+    claim(job)
+    assert job.processing_left == timedelta(seconds=100)
+    assert job.record.status.deadline_at == clock.now + timedelta(seconds=100)
+    assert len(job.record.status.extensions) == 1
+
+
+@pytest.mark.parametrize("end", [loss(), failure(ErrorKind.ENGINE_STALLED)])
+def test_attempt_that_fails_when_no_time_is_left_is_the_last(end: AttemptFailure) -> None:
+    clock = Clock()
+    job = claimed_job(clock, timeout_seconds=100)
+    clock.pass_seconds(100)
+    job.settle(end)
+    assert job.state is JobState.TIMEOUT_CANCELLED
+    reason = f"the job was worked on for its limit of 100 s; its last attempt failed: {end.message}"
+    assert job.record.transitions[-1].message == reason
+    assert job.record.transitions[-1].source == "watchdog"
+
+
+def test_permanent_error_wins_over_the_limit() -> None:
+    clock = Clock()
+    job = claimed_job(clock, timeout_seconds=100)
+    clock.pass_seconds(100)
+    job.settle(failure(ErrorKind.CONTENT_REJECTED))
+    assert job.state is JobState.FAILED
+
+
+def test_beginning_an_attempt_is_no_movement() -> None:
+    clock = Clock()
+    job = claimed_job(clock, timeout_seconds=100)
+    assert job.idle_before >= options.RECENT_PROGRESS
+    clock.pass_seconds(30)
+    job.settle(loss())
+    claim(job)
+    assert job.idle_before >= options.RECENT_PROGRESS + timedelta(seconds=30)
+    clock.pass_seconds(70)
+    assert job.judge_limit(job.idle_before.total_seconds() + 70) is None
+    assert job.record.transitions[-1].message.endswith("without progress for 100 s")
+
+
+def test_movement_of_an_earlier_attempt_counts_from_its_end() -> None:
+    clock = Clock()
+    job = claimed_job(clock, timeout_seconds=100)
+    clock.pass_seconds(30)
+    job.settle(loss(progress=at_step(3)))
+    claim(job)
+    assert job.idle_before == timedelta(0)
+    clock.pass_seconds(25)
+    job.settle(loss())
+    claim(job)
+    assert job.idle_before == timedelta(seconds=25)
 
 
 def test_result_that_comes_after_an_extension_is_a_success() -> None:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from temporalio.api.common.v1 import Payload
 from temporalio.contrib.pydantic import pydantic_data_converter
 
 from activities.errors import ErrorKind
@@ -22,8 +23,8 @@ from tests.workflows.pure import (
     new_job,
     stopped,
 )
-from workflows.job_record import JobRecord, initial_memo, record_from_memo
-from workflows.messages import JobStatus
+from workflows.job_record import JobRecord, initial_memo, memo_corrections, record_from_memo
+from workflows.messages import ImageJobInput, JobStatus
 from workflows.state_machine import IllegalTransitionError, JobEvent, JobState
 
 
@@ -71,7 +72,9 @@ async def test_every_seed_survives_the_memo_exactly(seed: int) -> None:
     ["🌄👩‍👩‍👧‍👦", "金閣寺 雪", "a\u0000b", "\u202eright to left", 'quote " \\ \n\t', "é" * 8000],
 )
 async def test_every_text_survives_the_memo_exactly(prompt: str) -> None:
-    request = image_request(parameters=GenerationParameters(prompt=prompt), labels={prompt: prompt})
+    request = image_request(
+        parameters=GenerationParameters(prompt=prompt), labels={prompt[:63]: prompt[:255]}
+    )
     memo = await through_the_converter(initial_memo(request))
     assert record_from_memo("x", START, memo).request == request
 
@@ -139,3 +142,45 @@ def test_time_is_kept_by_state() -> None:
     assert record.spent_in(JobState.PENDING, later) == timedelta(seconds=5)
     assert record.spent_in(JobState.PAUSED, later) == timedelta(seconds=7)
     assert record.spent_in(JobState.PROCESSING, later) == timedelta(0)
+
+
+CONVERTER = pydantic_data_converter.payload_converter
+REQUEST = image_request()
+
+
+def corrected(request: ImageJobInput | None, memo: dict[str, object]) -> dict[str, object]:
+    """The memo of a job that was started with this one, once the job has looked at it."""
+    payloads = {key: CONVERTER.to_payload(value) for key, value in memo.items()}
+    corrections = memo_corrections(request, payloads, CONVERTER)
+    return {key: value for key, value in (memo | corrections).items() if value is not None}
+
+
+def test_memo_that_says_what_the_input_says_is_left_alone() -> None:
+    payloads = {key: CONVERTER.to_payload(v) for key, v in initial_memo(REQUEST).items()}
+    assert memo_corrections(REQUEST, payloads, CONVERTER) == {}
+    assert memo_corrections(None, {}, CONVERTER) == {}
+
+
+@pytest.mark.parametrize(
+    "memo",
+    [
+        {},
+        {"request": "junk"},
+        {"request": image_request(priority=9)},
+        initial_memo(REQUEST) | {"status": {"attempt": 7}},
+        initial_memo(REQUEST) | {"transition-0003": "junk"},
+    ],
+)
+def test_memo_that_says_anything_else_is_corrected(memo: dict[str, object]) -> None:
+    assert corrected(REQUEST, memo) == initial_memo(REQUEST)
+    assert corrected(None, memo) == {}
+
+
+def test_memo_of_somebody_elses_own_is_kept() -> None:
+    assert corrected(REQUEST, {"ticket": 7}) == initial_memo(REQUEST) | {"ticket": 7}
+
+
+def test_memo_that_nobody_can_decode_is_corrected() -> None:
+    unreadable = Payload(metadata={"encoding": b"json/plain"}, data=b'"\\ud800"')
+    corrections = memo_corrections(REQUEST, {"request": unreadable}, CONVERTER)
+    assert corrections == initial_memo(REQUEST)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from temporalio.contrib.pydantic import pydantic_data_converter
 
 from activities.errors import ErrorKind
 from activities.models import StopReason
@@ -21,11 +22,12 @@ from tests.workflows.pure import (
 )
 from workflows import options
 from workflows.job import Job
-from workflows.messages import ControlNote, control_note
+from workflows.messages import NOTHING_SENT, ControlNote, control_note
 from workflows.outcomes import AttemptFailure
 from workflows.state_machine import JobState
 from workflows.wishes import Wishes
 
+CONVERTER = pydantic_data_converter.payload_converter
 ANNE = ControlNote(source="api:anne", message="lunch")
 BEN = ControlNote(source="api:ben", message="too dark")
 
@@ -226,13 +228,13 @@ def test_progress_is_that_of_the_last_attempt() -> None:
     [None, 1, "now", [], {"source": ""}, {"source": "x" * 201}, {"message": "x" * 1001}, b"\0"],
 )
 def test_unreadable_note_still_counts_as_the_operators(junk: object) -> None:
-    note = control_note((junk,))
+    note = control_note(junk, CONVERTER)
     assert note.source == "operator"
     assert "could not be read" in note.message
 
 
 def test_bare_signal_and_extra_arguments_are_fine() -> None:
-    assert control_note(()) == ControlNote(source="operator", message="")
-    assert control_note(({"source": "api:x", "message": "m", "more": 1}, 2, 3)) == ControlNote(
+    assert control_note(NOTHING_SENT, CONVERTER) == ControlNote(source="operator", message="")
+    assert control_note({"source": "api:x", "message": "m", "more": 1}, CONVERTER) == ControlNote(
         source="api:x", message="m"
     )

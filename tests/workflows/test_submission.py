@@ -102,8 +102,8 @@ def test_every_priority_has_a_key_of_its_own() -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"tenant": "t" * 64, "engine": "e" * 40, "labels": {"k" * 64: "v" * 256}},
-        {"start_at": datetime(9999, 12, 31, tzinfo=UTC)},
+        {"tenant": "t" * 64, "engine": "e" * 40, "labels": {"k" * 63: "v" * 255}},
+        {"start_at": datetime(2200, 12, 31, tzinfo=UTC)},
         {"start_at": datetime.now(UTC) - timedelta(days=1)},
         {"timeout_seconds": 86_400, "queue_timeout_seconds": 30 * 86_400, "max_attempts": 10},
     ],
