@@ -81,7 +81,7 @@ async def _connect() -> Client:
         raise SettingsError(f"TEMPORAL_*: {error}") from error
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     """Take the port first, so that a process that can't serve ends before it begins anything."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -101,7 +101,7 @@ def main() -> int:
         logging.basicConfig(
             level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
         )
-        with _listen(settings.api_host, settings.api_port) as listener:
+        with listen(settings.api_host, settings.api_port) as listener:
             asyncio.run(_serve(settings, listener))
     except SettingsError as error:
         sys.stderr.write(f"api: {error}\n")

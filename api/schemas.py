@@ -2,10 +2,19 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from activities.models import MAX_PROMPT_LENGTH, MAX_SIDE, MIN_SIDE, SEED_LIMIT, Phase
-from api.fields import Label, LabelValue, Options, Prompt, Text, Timestamp, UtcTime
+from api.fields import (
+    Label,
+    LabelValue,
+    Options,
+    Prompt,
+    Text,
+    Timestamp,
+    UtcTime,
+    no_removal_yet,
+)
 from workflows.messages import JobType, PendingRequest
 from workflows.state_machine import JobEvent, JobState
 
@@ -64,7 +73,7 @@ class CreateJobRequest(BaseModel):
     engine_options: Options = Field(
         default_factory=dict, description="Options of the engine's own", max_length=64
     )
-    watermark: Literal["keep"] = Field(
+    watermark: Annotated[Literal["keep"], BeforeValidator(no_removal_yet)] = Field(
         default="keep",
         description="Whether the visible label stays. `remove` is not available yet.",
     )

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from temporalio import workflow
@@ -13,15 +13,10 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from activities.models import CLAIM_REFUSED, ClaimInput, WorkInput, WorkResult
-    from activities.watchdog import (
-        ReadIdleInput,
-        ReadLossInput,
-        WatchdogActivities,
-        let_results_in,
-    )
     from workflows.job import Job
     from workflows.job_input import UnreadableInputError, read_input
     from workflows.job_record import JobRecord, memo_corrections
+    from workflows.looks import await_results, idle_seconds, lost_at
     from workflows.messages import (
         IMAGE_JOB_WORKFLOW,
         NOTHING_SENT,
@@ -42,14 +37,8 @@ with workflow.unsafe.imports_passed_through():
     # Names, not the module: `from workflows import …` would load it anew for every job.
     from workflows.options import (
         HEARTBEAT_TIMEOUT,
-        LET_RESULTS_IN_RETRY,
-        LET_RESULTS_IN_TIMEOUT,
         MAX_PAUSES,
         OUTAGE_SILENCE,
-        READ_IDLE_RETRY,
-        READ_IDLE_TIMEOUT,
-        READ_LOSS_RETRY,
-        READ_LOSS_TIMEOUT,
         WORK_RETRY,
         work_timeout,
     )
@@ -229,7 +218,10 @@ class ImageJobWorkflow:
     async def _interrupt(self, work: Work) -> None:
         job = self._job
         if job.wishes.cancel:
-            await self._cancel_unless_done(work)
+            if job.state is JobState.PROCESSING:
+                await await_results()
+            if not work.done():
+                job.cancel()
         elif job.wishes.call_for_action and job.state is JobState.PENDING:
             job.grant_wishes()
             work.cancel()
@@ -240,46 +232,14 @@ class ImageJobWorkflow:
             await self._judge_limit(work)
         self._publish()
 
-    async def _cancel_unless_done(self, work: Work) -> None:
-        """Within one workflow task the SDK applies signals first, and a result only after them."""
-        if self._job.state is JobState.PROCESSING:
-            with contextlib.suppress(ActivityError):
-                await workflow.execute_local_activity(
-                    let_results_in,
-                    start_to_close_timeout=LET_RESULTS_IN_TIMEOUT,
-                    retry_policy=LET_RESULTS_IN_RETRY,
-                )
-        if not work.done():
-            self._job.cancel()
-
     async def _judge_limit(self, work: Work) -> None:
         self._limit_reached = False
-        idle_seconds = await self._read_idle_seconds()
+        idle = await idle_seconds(self._job.record.status.dispatch, self._job.idle_before)
         # Much may have happened while the watchdog looked; whatever it is comes first.
         if not work.done() and not self._job.wishes.cancel:
-            extension = self._job.judge_limit(idle_seconds)
+            extension = self._job.judge_limit(idle)
             if extension:
                 self._set_alarm(extension)
-
-    async def _read_idle_seconds(self) -> float | None:
-        info = workflow.info()
-        attempt = attempt_activity_id(self._job.record.status.dispatch)
-        try:
-            return await workflow.execute_local_activity_method(
-                WatchdogActivities.read_idle_seconds,
-                ReadIdleInput(
-                    workflow_id=info.workflow_id,
-                    run_id=info.run_id,
-                    activity_id=attempt,
-                    heartbeat_timeout_seconds=HEARTBEAT_TIMEOUT.total_seconds(),
-                    idle_before_seconds=self._job.idle_before.total_seconds(),
-                ),
-                start_to_close_timeout=READ_IDLE_TIMEOUT,
-                retry_policy=READ_IDLE_RETRY,
-            )
-        except ActivityError:
-            workflow.logger.warning("the watchdog could not look at the running attempt")
-            return None
 
     async def _settle(self, work: Work) -> None:
         # Before its claim nobody knows which worker an attempt was given to.
@@ -291,8 +251,9 @@ class ImageJobWorkflow:
         except ActivityError as error:
             outcome = read_failure(error, worker)
             if outcome.heard_at is not None and self._job.can_tell_outages:
-                silence = await self._read_silence(error.scheduled_event_id, outcome.heard_at)
-                if silence is not None and silence > OUTAGE_SILENCE:
+                at = await lost_at(error.scheduled_event_id)
+                silence = self._job.silence_before(at, outcome.heard_at) if at else timedelta(0)
+                if silence > OUTAGE_SILENCE:
                     self._job.settle_outage(outcome, silence)
                     return
         # Jobs that took such a result must still replay; only one that is made up costs a marker.
@@ -300,28 +261,6 @@ class ImageJobWorkflow:
         if is_unfit and workflow.patched(_REFUSE_MADE_UP_RESULTS):
             outcome = unreadable_result(worker)
         self._job.settle(outcome)
-
-    async def _read_silence(self, scheduled_event_id: int, heard_at: datetime) -> timedelta | None:
-        """How long the worker was silent for the server; its own time is no measure.
-
-        A workflow worker that was away learns of a loss long after it happened.
-        """
-        info = workflow.info()
-        try:
-            lost_at = await workflow.execute_local_activity_method(
-                WatchdogActivities.read_lost_at,
-                ReadLossInput(
-                    workflow_id=info.workflow_id,
-                    run_id=info.run_id,
-                    scheduled_event_id=scheduled_event_id,
-                ),
-                start_to_close_timeout=READ_LOSS_TIMEOUT,
-                retry_policy=READ_LOSS_RETRY,
-            )
-        except ActivityError:
-            workflow.logger.warning("the watchdog could not look at the lost attempt")
-            return None
-        return self._job.silence_before(lost_at, heard_at) if lost_at else None
 
     def _publish(self) -> None:
         """Tell the world what has changed, in two history events at the most."""

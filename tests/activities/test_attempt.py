@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from temporalio.activity import ActivityCancellationDetails
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from activities.artifacts import put_checkpoint
 from activities.attempt import OWNERSHIP_LASTS
@@ -124,8 +124,11 @@ async def test_a_job_that_is_lost_is_stopped_without_a_checkpoint(bench: MakeBen
     attempt = made.start()
     await until(lambda: bool(made.heartbeats))
     made.environment.cancel(LOST)
-    with pytest.raises(asyncio.CancelledError):
+    with pytest.raises(ApplicationError) as caught:
         await attempt
+    # Nobody hears it: the server refuses whatever this attempt still says. The log stays quiet.
+    assert caught.value.type == CLAIM_REFUSED
+    assert caught.value.category is ApplicationErrorCategory.BENIGN
     assert made.engine.run.stop_requests == [False]
     assert made.stored == []
 
@@ -135,8 +138,11 @@ async def test_a_claim_that_nobody_answers_is_given_up_with_the_job(bench: MakeB
     attempt = made.start()
     await until(lambda: bool(made.heartbeats))
     made.environment.cancel(LOST)
-    with pytest.raises(asyncio.CancelledError):
+    with pytest.raises(ApplicationError) as caught:
         await attempt
+    # Nobody hears it: the server refuses whatever this attempt still says. The log stays quiet.
+    assert caught.value.type == CLAIM_REFUSED
+    assert caught.value.category is ApplicationErrorCategory.BENIGN
     assert made.engine.checkpoints == []
 
 
