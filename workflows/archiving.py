@@ -97,12 +97,16 @@ class VisibleClosedJobs:
 
 
 async def ensure_archiver(
-    client: Client, interval: timedelta, task_queue: str = WORKFLOW_TASK_QUEUE
+    client: Client,
+    interval: timedelta,
+    *,
+    task_queue: str = WORKFLOW_TASK_QUEUE,
+    schedule_id: str = SCHEDULE_ID,
 ) -> None:
     """Set the schedule up, or to another interval; safe to call at every start."""
     schedule = Schedule(
         action=ScheduleActionStartWorkflow(
-            ARCHIVE_WORKFLOW, id="archive-jobs", task_queue=task_queue
+            ARCHIVE_WORKFLOW, id=f"{schedule_id}-visit", task_queue=task_queue
         ),
         spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=interval)]),
         # One visit at a time; one that was missed is made up for by the next.
@@ -116,9 +120,9 @@ async def ensure_archiver(
         return None if same else ScheduleUpdate(schedule)
 
     try:
-        await client.create_schedule(SCHEDULE_ID, schedule)
+        await client.create_schedule(schedule_id, schedule)
     except ScheduleAlreadyRunningError:
-        await client.get_schedule_handle(SCHEDULE_ID).update(update)
+        await client.get_schedule_handle(schedule_id).update(update)
 
 
 def _rfc3339(at: datetime) -> str:

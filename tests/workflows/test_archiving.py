@@ -19,7 +19,6 @@ from activities.errors import ErrorKind, WorkError
 from activities.models import WorkInput, WorkResult
 from tests.workflows.stage import JobHandle, Stage, until
 from workflows.archiving import (
-    SCHEDULE_ID,
     ArchiveJobsWorkflow,
     VisibleClosedJobs,
     ensure_archiver,
@@ -271,9 +270,13 @@ async def test_the_schedule_visits_from_where_the_last_visit_ended(
 ) -> None:
     jobs = NoJobs()
     activities = ArchiveActivities(store, jobs, AT_ONCE)
-    await ensure_archiver(stage.client, timedelta(hours=2), stage.task_queue)
-    await ensure_archiver(stage.client, timedelta(hours=1), stage.task_queue)
-    schedule = stage.client.get_schedule_handle(SCHEDULE_ID)
+    # A schedule of its own: a worker of another test has the one with the usual name.
+    name = f"archiver-{uuid4().hex}"
+    for hours in (2, 1):
+        await ensure_archiver(
+            stage.client, timedelta(hours=hours), task_queue=stage.task_queue, schedule_id=name
+        )
+    schedule = stage.client.get_schedule_handle(name)
     try:
         [interval] = (await schedule.describe()).schedule.spec.intervals
         assert interval.every == timedelta(hours=1)
