@@ -87,17 +87,13 @@ class Presence:
                 report_pollers=True,
             )
         )
-        told = [
-            info.worker_heartbeat
+        beats = [
+            info.worker_heartbeat.heartbeat_time
             for info in workers.workers_info
-            if info.worker_heartbeat.task_queue == task_queue
+            if info.worker_heartbeat.status == WorkerStatus.WORKER_STATUS_RUNNING
+            and info.worker_heartbeat.task_queue == task_queue
         ]
-        running = [beat for beat in told if beat.status == WorkerStatus.WORKER_STATUS_RUNNING]
-        beats = [beat.heartbeat_time for beat in running]
-        # The poll of a worker that has said it is leaving, or has fallen silent, says nothing: the
-        # server ends it for that worker, and counts that as a sign of life.
-        known = {beat.worker_identity for beat in told}
-        polls = [p.last_access_time for p in queue.pollers if p.identity not in known]
+        polls = [poller.last_access_time for poller in queue.pollers]
         return QueuePresence(
             is_served=_any_since(beats, _HEARTBEAT_AGE) or _any_since(polls, _POLL_AGE),
             backlog={
