@@ -27,7 +27,7 @@ from typing import Any
 import httpx
 
 from benchmarks.chaos_invariants import Violations, check_jobs, check_leftovers
-from tests.end_to_end.stack import PROJECT, Stack, running
+from tests.end_to_end.stack import Stack, running
 
 Json = dict[str, Any]
 
@@ -125,25 +125,12 @@ async def finish(chaos: Chaos, api: httpx.AsyncClient, job_id: str) -> None:
     raise SystemExit(f"job {job_id} did not end: {job}")
 
 
-def start_worker(stack: Stack) -> subprocess.Popen[bytes]:
-    """One more worker beside the stack's own."""
-    environ = stack.environ() | {
-        "TEMPORAL_ADDRESS": stack.temporal_address,
-        "TEMPORAL_NAMESPACE": "default",
-        "DARKROOM_HEALTH_PORT": "0",
-    }
-    with (stack.data_dir / "logs" / "extra.log").open("ab") as log:
-        return subprocess.Popen(
-            [sys.executable, "worker.py"], cwd=PROJECT, env=environ, stdout=log, stderr=log
-        )
-
-
 async def disturb(chaos: Chaos) -> None:
     """Kill and freeze until the jobs are through."""
     last_part = time.monotonic()
     while not chaos.is_over:
         await asyncio.sleep(chaos.rng.uniform(0.5, 3))
-        chaos.extra = [w if w.poll() is None else start_worker(chaos.stack) for w in chaos.extra]
+        chaos.extra = [w if w.poll() is None else chaos.stack.start_worker() for w in chaos.extra]
         if time.monotonic() - last_part > PART_PAUSE_SECONDS:
             last_part = time.monotonic()
             part = chaos.rng.choice(["-m api", "temporal server", "worker.py"])
@@ -197,7 +184,7 @@ async def run(jobs: int, seed: int, in_flight: int, folder: Path) -> Violations:
     with running(stack):
         await asyncio.to_thread(stack.wait_until_ready)
         chaos = Chaos(stack, random.Random(seed))
-        chaos.extra = [start_worker(stack) for _ in range(EXTRA_WORKERS)]
+        chaos.extra = [stack.start_worker() for _ in range(EXTRA_WORKERS)]
         async with httpx.AsyncClient(base_url=stack.api_url, timeout=30) as api:
             await live(chaos, api, jobs, in_flight)
             violations = await check_jobs(stack, api, chaos.jobs, chaos.cancelled)
@@ -220,7 +207,7 @@ async def live(chaos: Chaos, api: httpx.AsyncClient, jobs: int, in_flight: int) 
     await asyncio.gather(*(run_job(chaos, api, gate) for _ in range(jobs)))
     chaos.is_over = True
     await killer
-    chaos.extra = [w if w.poll() is None else start_worker(chaos.stack) for w in chaos.extra]
+    chaos.extra = [w if w.poll() is None else chaos.stack.start_worker() for w in chaos.extra]
     print(f"{jobs} jobs in {time.monotonic() - started:.0f} s, seed and all:")
 
 

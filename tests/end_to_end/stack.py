@@ -120,6 +120,18 @@ class Stack:
         self.process.send_signal(number)
         return self.process.wait(timeout)
 
+    def start_worker(self) -> subprocess.Popen[bytes]:
+        """One more worker beside the stack's own; the caller ends it."""
+        environ = self.environ() | {
+            "TEMPORAL_ADDRESS": self.temporal_address,
+            "TEMPORAL_NAMESPACE": "default",
+            "DARKROOM_HEALTH_PORT": "0",
+        }
+        with (self.data_dir / "logs" / "extra.log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "worker.py"], cwd=PROJECT, env=environ, stdout=log, stderr=log
+            )
+
     def pids(self, program: str = "") -> list[int]:
         """Live processes of this stack, dev.py and its guard included, by a part of their name."""
         return [pid for pid in _pids_with(self.data_dir) if program in _command_line(pid)]

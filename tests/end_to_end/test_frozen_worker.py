@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.end_to_end.stack import PROJECT, Stack, running, wait_until
+from tests.end_to_end.stack import Stack, running, wait_until
 
 pytestmark = [
     pytest.mark.timeout(170),
@@ -32,25 +31,13 @@ def _files(stack: Stack, job_id: str) -> list[str]:
     return sorted(str(path.relative_to(artifacts)) for path in found)
 
 
-def _start_worker(stack: Stack) -> subprocess.Popen[bytes]:
-    environ = stack.environ() | {
-        "TEMPORAL_ADDRESS": stack.temporal_address,
-        "TEMPORAL_NAMESPACE": "default",
-        "DARKROOM_HEALTH_PORT": "0",
-    }
-    with (stack.data_dir / "logs" / "extra.log").open("ab") as log:
-        return subprocess.Popen(
-            [sys.executable, "worker.py"], cwd=PROJECT, env=environ, stdout=log, stderr=log
-        )
-
-
 def test_a_worker_that_was_frozen_until_its_job_was_done_elsewhere_changes_nothing(
     tmp_path: Path,
 ) -> None:
     stack = Stack(tmp_path / "data")
     with running(stack), httpx.Client(base_url=stack.api_url, timeout=70) as api:
         stack.wait_until_ready()
-        extra = _start_worker(stack)
+        extra = stack.start_worker()
         job_id = api.post("/v1/jobs", json=LONG | {"seed": 1}).json()["id"]
         wait_until("a checkpoint", lambda: len(_files(stack, job_id)) > 0, timeout=60)
         frozen = int(_job(api, job_id)["worker"].split("@")[0])
