@@ -1,6 +1,10 @@
-"""What /proc says about processes, and waiting for a condition."""
+"""What /proc says about processes, and waiting for a condition.
+
+Whatever is read here may be gone between being listed and being looked at.
+"""
 
 import asyncio
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -34,6 +38,16 @@ def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
+def open_files_of(pid: int) -> list[str]:
+    """What the descriptors of a process stand for, without those that close meanwhile."""
+    return [name for entry in Path(f"/proc/{pid}/fd").iterdir() if (name := _target(entry))]
+
+
+def command_of(pid: int) -> str:
+    """Its command line, empty once it has ended."""
+    return _read(Path(f"/proc/{pid}/cmdline")).replace("\0", " ")
+
+
 async def until(condition: Callable[[], bool], seconds: float = 20) -> None:
     """Return once the condition holds; fail if it doesn't in time."""
     deadline = time.monotonic() + seconds
@@ -43,9 +57,22 @@ async def until(condition: Callable[[], bool], seconds: float = 20) -> None:
 
 
 def _stat(pid: int) -> tuple[str, int]:
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
+    text = _read(Path(f"/proc/{pid}/stat"))
+    if not text:
         return "", 0
     state, parent = text.rpartition(")")[2].split()[:2]
     return state, int(parent)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def _target(link: Path) -> str:
+    try:
+        return os.readlink(link)
+    except FileNotFoundError:
+        return ""

@@ -16,7 +16,7 @@ from activities.errors import ErrorKind, WorkError
 from activities.models import GenerationParameters
 from tests.activities.engine_jobs import image_of, run, serving, steps_of, stopped
 from tests.activities.tiny_pipelines import job, stable_diffusion
-from tests.processes import descendants_of
+from tests.processes import command_of, descendants_of
 
 DIFFUSERS = "activities.engines.diffusers:DiffusersEngine"
 # Importing torch takes a busy machine long.
@@ -44,10 +44,7 @@ def work(scheduler: str) -> GenerationParameters:
 
 def children_of_engines() -> list[int]:
     """The engine's processes, and nobody else's: other tests have servers running."""
-    commands = {
-        pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in descendants_of(os.getpid())
-    }
-    return [pid for pid, command in commands.items() if DIFFUSERS.encode() in command]
+    return [pid for pid in descendants_of(os.getpid()) if DIFFUSERS in command_of(pid)]
 
 
 async def run_until_killed(

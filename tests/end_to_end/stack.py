@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.processes import command_of
+
 PROJECT = Path(__file__).resolve().parents[2]
 REAL: Sequence[str] = (sys.executable, str(PROJECT / "dev.py"))
 
@@ -134,7 +136,7 @@ class Stack:
 
     def pids(self, program: str = "") -> list[int]:
         """Live processes of this stack, dev.py and its guard included, by a part of their name."""
-        return [pid for pid in _pids_with(self.data_dir) if program in _command_line(pid)]
+        return [pid for pid in _pids_with(self.data_dir) if program in command_of(pid)]
 
     def clean_up(self) -> None:
         """End whatever a failed test left."""
@@ -169,10 +171,3 @@ def _pids_with(data_dir: Path) -> list[int]:
         if marker in environ.split(b"\0"):
             found.append(int(folder.name))
     return found
-
-
-def _command_line(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
-    except OSError:
-        return ""

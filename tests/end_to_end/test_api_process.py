@@ -16,6 +16,7 @@ import pytest
 from temporalio.client import Client
 
 from tests.end_to_end.stack import PROJECT, free_port, is_listening, wait_until
+from tests.processes import open_files_of
 
 COMMAND = (sys.executable, "-m", "api")
 
@@ -214,8 +215,7 @@ def _connections(pid: int, port: int) -> int:
 
 
 def _sockets(pid: int) -> list[list[str]]:
-    names = [os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir()]
-    inodes = {name[8:-1] for name in names if name.startswith("socket:[")}
+    inodes = {name[8:-1] for name in open_files_of(pid) if name.startswith("socket:[")}
     tables = [Path(f"/proc/{pid}/net/{table}").read_text() for table in ("tcp", "tcp6")]
     lines = [line.split() for table in tables for line in table.splitlines()[1:]]
     return [line for line in lines if line[9] in inodes]
