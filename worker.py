@@ -9,10 +9,10 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from temporalio.client import Client
 from temporalio.runtime import (
@@ -27,17 +27,21 @@ from temporalio.worker import Worker
 from activities.archive import ArchiveActivities
 from activities.artifacts import ArtifactStore, is_usable, open_store
 from activities.attempt import StopGraces
+from activities.engine_work import EngineWork
 from activities.engines.process import ChildProcessEngine
 from activities.engines.slot import StallLimits
+from activities.finishing import Finisher
 from activities.generation import GenerationActivities
 from activities.health import serve_health
+from activities.label_settings import LabelSettings
 from activities.ownership import TemporalOwnership
 from activities.scratch import Scratch
 from activities.settings import SettingsError, WorkerSettings
+from activities.watermark import WatermarkActivities
 from workflows.archiving import VisibleClosedJobs, ensure_archiver
 from workflows.client import WORKER_HEARTBEAT_INTERVAL, connect
 from workflows.deciding import workflow_worker
-from workflows.messages import generate_task_queue
+from workflows.messages import POSTPROCESS_TASK_QUEUE, generate_task_queue
 from workflows.process import WorkerProcess, is_done_before, keep_trying
 from workflows.search_attributes import register_search_attributes
 
@@ -45,6 +49,7 @@ BUILT_IN_ENGINES = {
     "procedural": "activities.engines.procedural:ProceduralEngine",
     "diffusers": "activities.engines.diffusers:DiffusersEngine",
 }
+LABEL_REMOVER = "activities.engines.label_remover:LabelRemover"
 PARTS = ("workflows", "generate", "postprocess")
 
 # The default would let progress be seen, and a cancel heard, only every few seconds.
@@ -62,14 +67,18 @@ def _workflow_worker(client: Client, settings: WorkerSettings, store: ArtifactSt
     return workflow_worker(client, [archive.archive_closed_jobs])
 
 
-def _generate_worker(
-    client: Client, settings: WorkerSettings, activities: GenerationActivities, engine: str
+def _work_worker(
+    client: Client,
+    settings: WorkerSettings,
+    activity: Callable[..., Any],
+    task_queue: str,
+    slots: int,
 ) -> Worker:
     return Worker(
         client,
-        task_queue=generate_task_queue(engine),
-        activities=[activities.generate_image],
-        max_concurrent_activities=settings.generate_slots,
+        task_queue=task_queue,
+        activities=[activity],
+        max_concurrent_activities=slots,
         # One open poll: what the server hands to a frozen worker waits for its heartbeat timeout.
         max_concurrent_activity_task_polls=1,
         max_heartbeat_throttle_interval=_HEARTBEAT_THROTTLE,
@@ -79,7 +88,7 @@ def _generate_worker(
     )
 
 
-def _engine(name: str, spec: str, settings: WorkerSettings) -> ChildProcessEngine:
+def _engine(name: str, spec: str, slots: int, settings: WorkerSettings) -> ChildProcessEngine:
     limits = StallLimits(
         load=settings.stall_load_seconds,
         step=settings.stall_step_seconds,
@@ -87,8 +96,8 @@ def _engine(name: str, spec: str, settings: WorkerSettings) -> ChildProcessEngin
     )
     return ChildProcessEngine(
         name,
-        spec or BUILT_IN_ENGINES[name],
-        settings.generate_slots,
+        spec,
+        slots,
         limits,
         settings.cancel_grace_seconds,
     )
@@ -110,35 +119,64 @@ def _scratch(settings: WorkerSettings) -> Scratch:
         raise SettingsError(f"DARKROOM_DATA_DIR: {error.strerror}") from error
 
 
-async def _add_generation(
-    process: WorkerProcess,
-    client: Client,
-    settings: WorkerSettings,
-    store: ArtifactStore,
-    stack: AsyncExitStack,
-) -> None:
-    scratch = _scratch(settings)
-    stack.callback(scratch.close)
-    for name, spec in settings.engine_classes.items():
-        engine = _engine(name, spec, settings)
-        stack.push_async_callback(engine.stop)
+class _WorkParts:
+    """Builds the parts of a worker that do jobs' work, and undoes them with the stack."""
+
+    def __init__(
+        self,
+        process: WorkerProcess,
+        client: Client,
+        settings: WorkerSettings,
+        store: ArtifactStore,
+        stack: AsyncExitStack,
+    ) -> None:
+        self._process = process
+        self._client = client
+        self._settings = settings
+        self._store = store
+        self._stack = stack
+        self._scratch = _scratch(settings)
+        stack.callback(self._scratch.close)
+
+    async def add_generation(self, finisher: Finisher) -> None:
+        """One queue for each engine."""
+        slots = self._settings.generate_slots
+        for name, spec in self._settings.engine_classes.items():
+            work = await self._start(name, spec or BUILT_IN_ENGINES[name], slots)
+            activities = GenerationActivities(work, finisher)
+            self._serve(activities.generate_image, generate_task_queue(name), slots)
+
+    async def add_postprocessing(self) -> None:
+        """One queue for all labels."""
+        slots = self._settings.postprocess_slots
+        activities = WatermarkActivities(await self._start("label-remover", LABEL_REMOVER, slots))
+        self._serve(activities.remove_watermark, POSTPROCESS_TASK_QUEUE, slots)
+
+    async def _start(self, name: str, spec: str, slots: int) -> EngineWork:
+        engine = _engine(name, spec, slots, self._settings)
+        self._stack.push_async_callback(engine.stop)
         await engine.start()
-        activities = GenerationActivities(
+        work = EngineWork(
             engine,
-            store,
-            scratch,
-            TemporalOwnership(client),
-            client.identity,
-            _graces(settings),
-            settings.stall_store_seconds,
+            self._store,
+            self._scratch,
+            TemporalOwnership(self._client),
+            self._client.identity,
+            _graces(self._settings),
+            self._settings.stall_store_seconds,
         )
-        process.generation.append(activities)
-        process.generate.append(_generate_worker(client, settings, activities, name))
+        self._process.engines.append(work)
+        return work
+
+    def _serve(self, activity: Callable[..., Any], task_queue: str, slots: int) -> None:
+        worker = _work_worker(self._client, self._settings, activity, task_queue, slots)
+        self._process.work.append(worker)
 
 
 async def _prepare(
     process: WorkerProcess,
     settings: WorkerSettings,
+    labels: LabelSettings,
     store: ArtifactStore,
     parts: Sequence[str],
     stack: AsyncExitStack,
@@ -159,12 +197,17 @@ async def _prepare(
         interval = timedelta(seconds=settings.archive_interval_seconds)
         await keep_trying(lambda: ensure_archiver(client, interval))
         process.workflows.append(_workflow_worker(client, settings, store))
+    work = _WorkParts(process, client, settings, store, stack)
     if "generate" in parts:
-        await _add_generation(process, client, settings, store, stack)
+        await work.add_generation(labels.finisher())
+    if "postprocess" in parts:
+        await work.add_postprocessing()
     process.client = client
 
 
-async def _run(settings: WorkerSettings, parts: Sequence[str], stop: asyncio.Event) -> None:
+async def _run(
+    settings: WorkerSettings, labels: LabelSettings, parts: Sequence[str], stop: asyncio.Event
+) -> None:
     process = WorkerProcess()
     store = open_store(settings.artifacts_url, settings.stall_store_seconds)
 
@@ -177,20 +220,20 @@ async def _run(settings: WorkerSettings, parts: Sequence[str], stop: asyncio.Eve
             serve_health(settings.health_host, settings.health_port, is_ready)
         )
         logger.info("starting; health on port %d", port)
-        if await is_done_before(stop, _prepare(process, settings, store, parts, stack)):
+        if await is_done_before(stop, _prepare(process, settings, labels, store, parts, stack)):
             identity = process.client.identity if process.client else ""
             logger.info("serving %s as %s; health on port %d", ",".join(parts), identity, port)
             await process.serve(stop)
 
 
-async def _main(settings: WorkerSettings, parts: Sequence[str]) -> NoReturn:
+async def _main(settings: WorkerSettings, labels: LabelSettings, parts: Sequence[str]) -> NoReturn:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     code = 0
     try:
-        await _run(settings, parts, stop)
+        await _run(settings, labels, parts, stop)
     except SettingsError as error:
         code = _refuse(error)
     except Exception:
@@ -219,6 +262,13 @@ def _read_settings() -> WorkerSettings:
     return settings
 
 
+def _read_label_settings() -> LabelSettings:
+    """Also draws the label once, and reads all profiles: what is wrong is said at the start."""
+    settings = LabelSettings.from_environ(os.environ)
+    settings.known_labels()
+    return settings
+
+
 def _parse_parts(text: str) -> list[str]:
     parts = [part.strip() for part in text.split(",") if part.strip()]
     unknown = [part for part in parts if part not in PARTS]
@@ -239,13 +289,13 @@ def main() -> int:
     )
     arguments = parser.parse_args()
     try:
-        settings = _read_settings()
+        settings, labels = _read_settings(), _read_label_settings()
     except SettingsError as error:
         return _refuse(error)
     logging.basicConfig(
         level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    return asyncio.run(_main(settings, arguments.serve))
+    return asyncio.run(_main(settings, labels, arguments.serve))
 
 
 if __name__ == "__main__":

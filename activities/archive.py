@@ -9,7 +9,7 @@ from temporalio import activity
 
 from activities.artifacts import ArtifactLostError, ArtifactStore
 from activities.errors import WorkError
-from activities.models import Model
+from activities.models import Model, image_folder, pristine_folder
 
 # Visibility tells of a closed run a moment late: what was seen is looked through again.
 _OVERLAP = timedelta(minutes=2)
@@ -73,7 +73,7 @@ class ArchiveResult(Model):
 
 def archive_key(job_id: str) -> str:
     """Where a job's final view is."""
-    return f"jobs/{job_id}/job.json"
+    return f"{image_folder(job_id)}/job.json"
 
 
 async def read_archived(store: ArtifactStore, job_id: str) -> ArchivedJob | None:
@@ -147,6 +147,7 @@ class ArchiveActivities:
         """Remove checkpoints, and what attempts left that were given up."""
         for key in await self._store.list(f"checkpoints/{job_id}"):
             await self._store.delete(key)
-        for key in await self._store.list(f"jobs/{job_id}"):
-            if key not in keep and key != archive_key(job_id):
-                await self._store.delete(key)
+        for folder in (image_folder(job_id), pristine_folder(job_id)):
+            for key in await self._store.list(folder):
+                if key not in keep and key != archive_key(job_id):
+                    await self._store.delete(key)

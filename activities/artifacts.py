@@ -11,13 +11,18 @@ from typing import Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from activities.errors import ErrorKind, WorkError
-from activities.models import ArtifactRef, CheckpointRef
+from activities.models import (
+    IMAGE_EXTENSIONS,
+    ArtifactRef,
+    CheckpointRef,
+    image_folder,
+    pristine_folder,
+)
 from activities.threads import DaemonThreads
 from activities.whole_files import delete, probe, write_whole
 
 Result = TypeVar("Result")
 
-_EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp"}
 # More than a disk does at once; on a file system that hangs, so many calls hang and no more.
 _CALLS_AT_A_TIME = 8
 _KEY_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -84,8 +89,21 @@ async def put_image(
     store: ArtifactStore, job_id: str, data: bytes, media_type: str, size: tuple[int, int]
 ) -> ArtifactRef:
     """Store a finished image under its own hash; `size` is width and height in pixels."""
+    return await _put_hashed(store, image_folder(job_id), data, media_type, size)
+
+
+async def put_pristine(
+    store: ArtifactStore, job_id: str, data: bytes, media_type: str, size: tuple[int, int]
+) -> ArtifactRef:
+    """Keep what a label covers, for the job's own successor; nobody else is served it."""
+    return await _put_hashed(store, pristine_folder(job_id), data, media_type, size)
+
+
+async def _put_hashed(
+    store: ArtifactStore, folder: str, data: bytes, media_type: str, size: tuple[int, int]
+) -> ArtifactRef:
     sha256 = await _sha256(data)
-    key = f"jobs/{job_id}/{sha256}.{_EXTENSIONS[media_type]}"
+    key = f"{folder}/{sha256}.{IMAGE_EXTENSIONS[media_type]}"
     await store.put(key, data)
     return ArtifactRef(
         key=key,

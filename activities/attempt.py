@@ -71,7 +71,7 @@ class Attempt:
         self._graces = graces
         self._work: asyncio.Future[WorkResult] | None = None
         self._on_stop: Callable[[StopRequest], None] | None = None
-        self._total_steps = input.parameters.num_inference_steps
+        self._total_steps = input.total_steps
         self._step = input.checkpoint.step if input.checkpoint else 0
         self._percent = self._percent_of(self._step)
         self._note = ""
@@ -131,6 +131,12 @@ class Attempt:
             }
             | fields
         )
+
+    def stopped(self) -> WorkResult:
+        """What the activity returns where it was brought to a stop as asked."""
+        if self.stop is None:
+            raise ValueError("nobody asked for a stop")
+        return self.result(stopped=self.stop.reason)
 
     async def run(self, work: Callable[["Attempt"], Awaitable[WorkResult]]) -> WorkResult:
         """Claim the job, do the work, and translate whatever happens for the workflow."""

@@ -1,60 +1,20 @@
-"""generate_image: from parameters to an image in the store."""
-
-import asyncio
-from contextlib import aclosing
+"""generate_image: from parameters to a labelled image in the store."""
 
 from temporalio import activity
 
-from activities.artifacts import (
-    ArtifactLostError,
-    ArtifactStore,
-    put_checkpoint,
-    put_image,
-    store_limit,
-)
-from activities.attempt import Attempt, StopGraces, StopRequest
-from activities.engines.base import (
-    CheckpointTaken,
-    EngineEvent,
-    EngineRun,
-    ImageDone,
-    ImageEngine,
-    PhaseBegun,
-    StartedOver,
-    StepDone,
-)
-from activities.errors import ErrorKind, WorkError
-from activities.imaging.inspection import ImageFacts, NotAnImageError, inspect_image
-from activities.models import ArtifactRef, CheckpointRef, Phase, WorkInput, WorkResult
-from activities.ownership import Ownership
-from activities.scratch import Scratch
+from activities.artifacts import put_pristine
+from activities.attempt import Attempt
+from activities.engine_work import EngineWork
+from activities.finishing import Covered, Finisher
+from activities.models import DrawnLabel, WorkInput, WorkResult
 
 
 class GenerationActivities:
-    """Generates with one engine, into one store."""
+    """Generates with one engine, and finishes what it made."""
 
-    def __init__(
-        self,
-        engine: ImageEngine,
-        store: ArtifactStore,
-        scratch: Scratch,
-        ownership: Ownership,
-        worker: str,
-        graces: StopGraces,
-        store_seconds: float = 60,
-        inspect_seconds: float = 60,
-    ) -> None:
-        self._engine = engine
-        self._store = store
-        self._scratch = scratch
-        self._ownership = ownership
-        self._worker = worker
-        self._graces = graces
-        self._store_seconds = store_seconds
-        # The largest image that is taken needs a few of them.
-        self._inspect_seconds = inspect_seconds
-        # The workflows whose attempts ended while this worker was stopping.
-        self.last_served: list[str] = []
+    def __init__(self, work: EngineWork, finisher: Finisher) -> None:
+        self._work = work
+        self._finisher = finisher
 
     @activity.defn
     async def generate_image(self, input: WorkInput) -> WorkResult:
@@ -62,87 +22,31 @@ class GenerationActivities:
 
         A repeated attempt stores the same bytes under the same key.
         """
-        attempt = Attempt(input, self._ownership, self._worker, self._graces)
-        try:
-            return await attempt.run(self._generate)
-        finally:
-            if activity.is_worker_shutdown():
-                self.last_served.append(activity.info().workflow_id or "")
+        return await self._work.attempt(input, self._generate)
 
     async def _generate(self, attempt: Attempt) -> WorkResult:
-        work = attempt.input
-        checkpoint = await self._read_checkpoint(attempt)
-        with self._scratch.folder(work.job_id) as scratch:
-            async with self._engine.open(work.job_id, work.parameters, checkpoint, scratch) as run:
-                attempt.on_stop(lambda stop: _pass_on(stop, run))
-                artifact = await self._follow(attempt, run)
-        if artifact is not None:
-            return attempt.result(artifact=artifact, checkpoint=None)
-        if attempt.stop is not None:
-            return attempt.result(stopped=attempt.stop.reason)
-        raise WorkError(ErrorKind.ENGINE_CRASHED, "the engine ended without an image")
+        work, parameters = self._work, attempt.input.parameters
+        checkpoint = await work.read_checkpoint(attempt)
+        with work.scratch(attempt) as scratch:
+            made = await work.make(attempt, scratch, parameters, checkpoint)
+        if made is None:
+            return attempt.stopped()
+        facts = await work.inspect(made.data)
+        finished = await work.in_thread(
+            lambda: self._finisher.finish(made.data, facts, parameters, work.engine_name),
+            "the engine's image could not be labelled",
+        )
+        label = await self._keep_covered(attempt, finished.covered) if finished.covered else None
+        artifact = await work.keep_image(attempt, finished.data, finished.facts)
+        return attempt.result(
+            artifact=artifact, checkpoint=None, label=label, provenance=finished.provenance
+        )
 
-    async def _follow(self, attempt: Attempt, run: EngineRun) -> ArtifactRef | None:
-        """Take the engine's events as they come; the image, if it came to one.
-
-        Nothing that the engine does after it can take a stored image back.
-        """
-        async with aclosing(run.events()) as events:
-            async for event in events:
-                artifact = await self._take(attempt, event)
-                if artifact is not None:
-                    return artifact
-        return None
-
-    async def _take(self, attempt: Attempt, event: EngineEvent) -> ArtifactRef | None:
-        match event:
-            case StepDone():
-                attempt.step_done(event.step, event.total_steps)
-            case PhaseBegun(phase):
-                attempt.phase_begun(phase)
-            case CheckpointTaken(data, step):
-                attempt.checkpoint = await self._keep_checkpoint(attempt, data, step)
-            case StartedOver(reason):
-                attempt.start_over(reason)
-            case ImageDone(data):
-                attempt.phase_begun(Phase.STORE)
-                return await self._store_image(attempt, data)
-        return None
-
-    async def _read_checkpoint(self, attempt: Attempt) -> bytes | None:
-        if attempt.checkpoint is None:
-            return None
-        try:
-            async with store_limit(self._store_seconds):
-                return await self._store.get(attempt.checkpoint.key)
-        except ArtifactLostError:
-            attempt.start_over("the checkpoint was lost")
-            return None
-
-    async def _keep_checkpoint(self, attempt: Attempt, data: bytes, step: int) -> CheckpointRef:
-        await attempt.confirm_ownership()
-        work = attempt.input
-        async with store_limit(self._store_seconds):
-            return await put_checkpoint(self._store, work.job_id, work.dispatch, step, data)
-
-    async def _store_image(self, attempt: Attempt, data: bytes) -> ArtifactRef:
-        facts = await self._inspect(data)
-        await attempt.confirm_ownership()
-        async with store_limit(self._store_seconds):
-            size = (facts.width, facts.height)
-            return await put_image(self._store, attempt.input.job_id, data, facts.media_type, size)
-
-    async def _inspect(self, data: bytes) -> ImageFacts:
-        try:
-            async with asyncio.timeout(self._inspect_seconds):
-                return await asyncio.to_thread(inspect_image, data)
-        except NotAnImageError as error:
-            message = f"the engine's output is not an image: {error}"
-            raise WorkError(ErrorKind.ENGINE_CRASHED, message) from error
-        except TimeoutError as error:
-            message = f"the engine's image could not be decoded in {self._inspect_seconds:g} s"
-            raise WorkError(ErrorKind.ENGINE_CRASHED, message) from error
-
-
-def _pass_on(stop: StopRequest, run: EngineRun) -> None:
-    run.request_stop(checkpoint=stop.checkpoint, grace_seconds=stop.grace.total_seconds())
+    async def _keep_covered(self, attempt: Attempt, covered: Covered) -> DrawnLabel:
+        facts, job_id = covered.facts, attempt.input.job_id
+        size = (facts.width, facts.height)
+        pristine = await self._work.keep(
+            attempt,
+            lambda store: put_pristine(store, job_id, covered.file, facts.media_type, size),
+        )
+        return DrawnLabel(box=covered.box, pristine=pristine)

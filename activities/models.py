@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic_core import to_json
@@ -57,6 +57,8 @@ _MAX_IMAGE_SIDE = 65_536
 _MAX_STEPS = 1_000_000
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+# Where images are, and where the pixels are that a label of the service's own covers.
+_IMAGES, _PRISTINE = "jobs", "pristine"
 _CHECKPOINT_KEY = re.compile(r"checkpoints/([a-z0-9-]{1,100})/[0-9]{1,9}-([0-9]{1,7})", re.ASCII)
 
 
@@ -98,10 +100,89 @@ class ArtifactRef(Model):
 
     def is_of(self, job_id: str) -> bool:
         """Whether it is an image that this job's attempts can have stored."""
+        return self._is_in(f"{_IMAGES}/{job_id}")
+
+    def is_pristine_of(self, job_id: str) -> bool:
+        """Whether it is what this job's attempts can have kept of an image before its label."""
+        return self._is_in(f"{_PRISTINE}/{job_id}")
+
+    def _is_in(self, folder: str) -> bool:
         extension = IMAGE_EXTENSIONS.get(self.media_type)
         if extension is None or not _SHA256.fullmatch(self.sha256):
             return False
-        return self.key == f"jobs/{job_id}/{self.sha256}.{extension}"
+        return self.key == f"{folder}/{self.sha256}.{extension}"
+
+
+def image_folder(job_id: str) -> str:
+    """Where a job's images are; the one that its workflow recorded is the only one that counts."""
+    return f"{_IMAGES}/{job_id}"
+
+
+def pristine_folder(job_id: str) -> str:
+    """Where a job keeps, for nobody but itself, what its label covers."""
+    return f"{_PRISTINE}/{job_id}"
+
+
+class DrawnLabel(Model):
+    """The service's own label on an image: its box, and what was there before.
+
+    `box` is left, top, right, bottom in pixels. `pristine` is the box alone where the image is
+    lossless, else the whole image.
+    """
+
+    box: tuple[int, int, int, int]
+    pristine: ArtifactRef
+
+
+class RemovedLabel(Model):
+    """How a visible label was removed, and what of it can still be seen.
+
+    `residual` is the presence test's answer afterwards, -1 to 1; `is_clean` whether that is below
+    what an eye notices. `profile` names the label, `method` how its pixels were found again.
+    """
+
+    profile: str = Field(max_length=100)
+    method: Literal["pristine", "inverse", "jpeg"]
+    residual: float = Field(ge=-1, le=1, allow_inf_nan=False)
+    is_clean: bool
+
+
+class RemovalParameters(Model):
+    """What the remover of labels is given: files of the attempt's own, and whose label it is.
+
+    `pristine` and `box` are those of the service's own label, if the image has one.
+    """
+
+    source: str
+    media_type: str
+    pristine: str | None = None
+    box: tuple[int, int, int, int] | None = None
+
+
+class CarriedProvenance(Model):
+    """What a stored image says about its origin, as it was read back from its bytes."""
+
+    digital_source_type: str | None = Field(default=None, max_length=200)
+    aigc: dict[str, str] | None = Field(default=None, max_length=20)
+    has_parameters: bool = False
+    content_credentials: Literal["absent", "present"] = "absent"
+
+
+class RemovalTask(Model):
+    """An image of this service that is to be freed of its visible label, and who asked for it.
+
+    `label` is there if the label is the service's own. Whoever asked has accepted the terms.
+    """
+
+    source: ArtifactRef
+    label: DrawnLabel | None = None
+    asked_by: str = Field(min_length=1, max_length=200)
+    asked_at: UtcTime
+
+    def is_of(self, job_id: str) -> bool:
+        """Whether image and label can be that job's."""
+        is_own = self.label is None or self.label.pristine.is_pristine_of(job_id)
+        return self.source.is_of(job_id) and is_own
 
 
 class CheckpointRef(Model):
@@ -168,13 +249,23 @@ class ClaimInput(Model):
 
 
 class WorkInput(Model):
-    """One attempt, for every job type. `dispatch` grows with every activity that is scheduled."""
+    """One attempt, for every job type. `dispatch` grows with every activity that is scheduled.
+
+    A removal has its task beside the parameters that its image was made with.
+    """
 
     job_id: str
     tenant: str
     dispatch: int
     parameters: GenerationParameters
     checkpoint: CheckpointRef | None = None
+    predecessor_id: str | None = None
+    removal: RemovalTask | None = None
+
+    @property
+    def total_steps(self) -> int:
+        """How many steps are expected, until the work itself tells."""
+        return 1 if self.removal else self.parameters.num_inference_steps
 
 
 class StopReason(StrEnum):
@@ -194,6 +285,9 @@ class WorkResult(Model):
     progress: Progress | None = None
     worker: str = Field(max_length=MAX_WORKER_LENGTH)
     note: str = Field(default="", max_length=MAX_NOTE_LENGTH)
+    label: DrawnLabel | None = None
+    removed: RemovedLabel | None = None
+    provenance: CarriedProvenance | None = None
 
 
 class FailureReport(Model):

@@ -32,16 +32,10 @@ def parse_engines(text: str) -> dict[str, str]:
     return engines
 
 
-class Settings(BaseModel):
-    """What every process of ours is told; times in seconds."""
+class EnvironSettings(BaseModel):
+    """What the environment says; each variable is `DARKROOM_` and a field's name."""
 
     model_config = ConfigDict(frozen=True)
-
-    data_dir: Path = Path("data")
-    store_url: Annotated[str, AfterValidator(lambda url: open_store(url) and url)] = ""
-    engines: Annotated[str, AfterValidator(lambda text: parse_engines(text) and text)] = (
-        "procedural"
-    )
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Self:
@@ -55,6 +49,16 @@ class Settings(BaseModel):
             return cls.model_validate(values)
         except ValidationError as error:
             raise SettingsError("; ".join(_in_words(error))) from error
+
+
+class Settings(EnvironSettings):
+    """What every process of ours is told; times in seconds."""
+
+    data_dir: Path = Path("data")
+    store_url: Annotated[str, AfterValidator(lambda url: open_store(url) and url)] = ""
+    engines: Annotated[str, AfterValidator(lambda text: parse_engines(text) and text)] = (
+        "procedural"
+    )
 
     @property
     def engine_classes(self) -> dict[str, str]:
@@ -71,6 +75,7 @@ class WorkerSettings(Settings):
     """What a worker process is told."""
 
     generate_slots: int = Field(default=2, ge=1, le=64)
+    postprocess_slots: int = Field(default=1, ge=1, le=64)
     grace_seconds: float = Field(default=20, ge=1, le=3600)
     cancel_grace_seconds: float = Field(default=3, ge=0.1, le=600)
     pause_grace_seconds: float = Field(default=30, ge=0.1, le=3600)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import Depends, Header, Request
 
+from api.chains import Chains
 from api.control import JobControl
 from api.jobs import Jobs
 
@@ -17,6 +18,14 @@ def _jobs(request: Request) -> Jobs:
 
 def _control(request: Request) -> JobControl:
     return JobControl(request.app.state.jobs)
+
+
+def _chains(request: Request) -> Chains:
+    return Chains(request.app.state.jobs, request.app.state.store)
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else ""
 
 
 def _base_url(request: Request) -> str:
@@ -32,6 +41,8 @@ def _stopping(request: Request) -> asyncio.Event:
 
 JobsDependency = Annotated[Jobs, Depends(_jobs)]
 ControlDependency = Annotated[JobControl, Depends(_control)]
+ChainsDependency = Annotated[Chains, Depends(_chains)]
+ClientAddress = Annotated[str, Depends(_address)]
 BaseUrl = Annotated[str, Depends(_base_url)]
 Stopping = Annotated[asyncio.Event, Depends(_stopping)]
 IfNoneMatch = Annotated[

@@ -86,10 +86,3 @@ Timestamp = Annotated[AwareDatetime, Strict(False), BeforeValidator(_timestamp)]
 Label = Annotated[str, Field(min_length=1, max_length=63), BeforeValidator(_clean)]
 LabelValue = Annotated[str, Field(max_length=255), BeforeValidator(_clean)]
 UtcTime = Annotated[datetime, PlainSerializer(_utc, return_type=str)]
-
-
-def no_removal_yet(value: Any) -> Any:
-    """Tell who asks for the removal of the label that it is to come."""
-    if value == "remove":
-        raise ValueError("`remove` is not available yet; leave the field out, or send `keep`")
-    return value

@@ -2,11 +2,13 @@
 
 import asyncio
 import secrets
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 from fastapi.exceptions import RequestValidationError
 from temporalio.client import Client, WorkflowHandle
+from temporalio.common import WorkflowIDReusePolicy
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.artifacts import ArtifactLostError, ArtifactStore, get_image
@@ -24,7 +26,7 @@ from api.schemas import CreateJobRequest
 from workflows.hearing import Standing
 from workflows.job_record import JobRecord
 from workflows.messages import ImageJobInput, JobView, job_id_of, workflow_id_for
-from workflows.reading import JobReader
+from workflows.reading import JobNotFoundError, JobReader
 from workflows.search_attributes import register_search_attributes
 from workflows.state_machine import JobState
 from workflows.submission import start_job
@@ -63,7 +65,7 @@ class Jobs:
         """Start a job; once this returns it can't be lost."""
         job_id, request = uuid4().hex, self._job_input(asked)
         async with answered():
-            await self._start(job_id, request)
+            await self.start(job_id, request)
         try:
             async with answered():
                 return await self._reader.read(job_id)
@@ -71,23 +73,25 @@ class Jobs:
             # The job has started: whoever asked must learn its id.
             return JobRecord(job_id, datetime.now(UTC), request).view()
 
-    async def _start(self, job_id: str, request: ImageJobInput) -> None:
+    async def start(
+        self,
+        job_id: str,
+        request: ImageJobInput,
+        policy: WorkflowIDReusePolicy = WorkflowIDReusePolicy.REJECT_DUPLICATE,
+    ) -> None:
+        """Start a job; see `start_job`."""
+
+        async def start() -> None:
+            await start_job(self._client, job_id, request, id_reuse_policy=policy)
+
         try:
-            await start_job(self._client, job_id, request)
+            await start()
         except RPCError as error:
             if not _lacks_search_attributes(error):
                 raise
             # The server's database is new, and younger than this process.
             await register_search_attributes(self._client)
-            await self._start_where_just_registered(job_id, request)
-
-    async def _start_where_just_registered(self, job_id: str, request: ImageJobInput) -> None:
-        try:
-            await start_job(self._client, job_id, request)
-        except RPCError as error:
-            if not _lacks_search_attributes(error):
-                raise
-            raise TemporalUnavailable from error
+            await _start_where_just_registered(start)
 
     def _job_input(self, asked: CreateJobRequest) -> ImageJobInput:
         engine = self._engines[0] if asked.engine is None else asked.engine
@@ -137,9 +141,15 @@ class Jobs:
         async with answered(limit + ANSWER_WITHIN):
             return await self._reader.read_after_change(known.id, known, limit)
 
-    async def image(self, job_id: str) -> tuple[ArtifactRef, bytes]:
+    async def read_if_any(self, job_id: str) -> JobView | None:
+        """The job, if there is one."""
+        try:
+            return await self.read(job_id)
+        except (JobNotFound, JobNotFoundError):
+            return None
+
+    async def image(self, view: JobView) -> tuple[ArtifactRef, bytes]:
         """The finished image's bytes, checked against the recorded hash."""
-        view = await self.read(job_id)
         artifact = view.status.result.artifact if view.status.result else None
         if artifact is None and view.state is not JobState.SUCCESS:
             raise NoImageYet(f"The job is {view.state}: it has no image.", view.state)
@@ -155,6 +165,15 @@ class Jobs:
         # A network file system that is gone blocks its readers.
         except TimeoutError as error:
             raise StoreUnavailable("The artifact store doesn't answer.") from error
+
+
+async def _start_where_just_registered(start: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await start()
+    except RPCError as error:
+        if not _lacks_search_attributes(error):
+            raise
+        raise TemporalUnavailable from error
 
 
 def _lacks_search_attributes(error: RPCError) -> bool:

@@ -7,10 +7,13 @@ from api.schemas import (
     ExtensionResponse,
     JobResponse,
     Progress,
+    ProvenanceResponse,
+    RemovalResponse,
     ResultResponse,
     TransitionResponse,
 )
-from workflows.messages import ImageJobInput, JobStatus, JobView
+from workflows.chain import may_have_successor
+from workflows.messages import ChainState, ImageJobInput, JobStatus, JobView
 from workflows.state_machine import JobEvent, JobState, allowed_events
 
 DEFAULT_TENANT = "default"
@@ -47,7 +50,7 @@ def present_job(view: JobView, base_url: str) -> JobResponse:
         error=ErrorResponse(**status.error.model_dump()) if status.error else None,
         predecessor_id=request.predecessor_id if request else None,
         successor_id=status.successor_id,
-        chain=None,
+        chain=view.chain,
         extensions=[ExtensionResponse(**e.model_dump()) for e in status.extensions],
         transitions=[TransitionResponse(**t.model_dump()) for t in view.transitions],
         allowed_events=list(allowed_events(view.state)),
@@ -57,7 +60,7 @@ def present_job(view: JobView, base_url: str) -> JobResponse:
 
 def _present_request(request: ImageJobInput) -> dict[str, Any]:
     """What was asked, in the words of `POST /v1/jobs`."""
-    asked = request.model_dump(mode="json", exclude={"type", "tenant", "predecessor_id"})
+    asked = request.model_dump(mode="json", exclude={"type", "tenant", "predecessor_id", "removal"})
     parameters: dict[str, Any] = asked.pop("parameters")
     return parameters | asked
 
@@ -65,11 +68,16 @@ def _present_request(request: ImageJobInput) -> dict[str, Any]:
 def _present_result(job_id: str, status: JobStatus, base_url: str) -> ResultResponse | None:
     if status.result is None:
         return None
-    artifact = status.result.artifact
+    result = status.result
     return ResultResponse(
         image_url=f"{base_url}{job_path(job_id)}/image",
-        seed=status.result.seed,
-        **artifact.model_dump(exclude={"key"}),
+        seed=result.seed,
+        has_label=result.label is not None,
+        removal=RemovalResponse(**result.removed.model_dump()) if result.removed else None,
+        provenance=ProvenanceResponse(**result.provenance.model_dump())
+        if result.provenance
+        else None,
+        **result.artifact.model_dump(exclude={"key"}),
     )
 
 
@@ -78,6 +86,7 @@ def _links(view: JobView, base_url: str) -> dict[str, str]:
     allowed, wish = allowed_events(view.state), view.status.pending_request
     possible = {
         "image": view.state is JobState.SUCCESS,
+        "watermark-removal": may_have_successor(view) and view.chain is not ChainState.FINALIZED,
         "cancel": JobEvent.CANCEL in allowed,
         "pause": (JobEvent.PAUSE in allowed or wish == "resume") and wish != "cancel",
         "resume": (JobEvent.RESUME in allowed or wish == "pause") and wish != "cancel",

@@ -7,6 +7,7 @@ Problem
  ├─ RequestTimeout       408
  ├─ IllegalTransition    409   with `current_state` and `allowed_events`
  ├─ NoImageYet           409   likewise
+ ├─ NotRemovable         409   likewise
  ├─ SignalsUsedUp        409   likewise
  ├─ ArtifactLost         410
  ├─ BodyTooLarge         413
@@ -169,6 +170,12 @@ class NoImageYet(StateProblem):
     """The job has no image, or not yet."""
 
     code = "NO_IMAGE"
+
+
+class NotRemovable(StateProblem):
+    """There is no image, or none with a label."""
+
+    code = "NOT_REMOVABLE"
 
 
 class SignalsUsedUp(StateProblem):

@@ -2,7 +2,14 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
 
 from activities.models import MAX_PROMPT_LENGTH, MAX_SIDE, MIN_SIDE, SEED_LIMIT, Phase
 from api.fields import (
@@ -13,9 +20,8 @@ from api.fields import (
     Text,
     Timestamp,
     UtcTime,
-    no_removal_yet,
 )
-from workflows.messages import JobType, PendingRequest
+from workflows.messages import ChainState, JobType, PendingRequest
 from workflows.state_machine import JobEvent, JobState
 
 
@@ -73,12 +79,16 @@ class CreateJobRequest(BaseModel):
     engine_options: Options = Field(
         default_factory=dict, description="Options of the engine's own", max_length=64
     )
-    watermark: Annotated[Literal["keep"], BeforeValidator(no_removal_yet)] = Field(
+    watermark: Literal["keep", "remove"] = Field(
         default="keep",
-        description="Whether the visible label stays. `remove` is not available yet.",
+        description="Whether a second job follows that removes the image's visible label; "
+        "see `successor_id` and `chain`",
     )
     label_terms_accepted: bool = Field(
-        default=False, description="Acceptance of the terms of an unlabelled copy"
+        default=False,
+        description="Acceptance of the terms of an unlabelled copy; must be true for "
+        "`watermark: remove`. Who asked, and who was given the copy, is kept on record.",
+        validate_default=True,
     )
     priority: int = Field(default=5, ge=0, le=9, description="9 is served first, 0 last")
     timeout_seconds: int = Field(
@@ -96,6 +106,31 @@ class CreateJobRequest(BaseModel):
     )
     labels: dict[Label, LabelValue] = Field(
         default_factory=dict, max_length=16, description="Your own words, kept with the job"
+    )
+
+    @field_validator("label_terms_accepted")
+    @classmethod
+    def _needed_for_a_copy(cls, accepted: bool, info: ValidationInfo) -> bool:
+        if info.data.get("watermark") == "remove" and not accepted:
+            raise ValueError("must be true for an unlabelled copy")
+        return accepted
+
+
+class RemoveLabelRequest(BaseModel):
+    """The wish for a copy of a job's image without its visible label."""
+
+    model_config = ConfigDict(
+        strict=True,
+        extra="forbid",
+        frozen=True,
+        json_schema_extra={"examples": [{"label_terms_accepted": True}]},
+    )
+
+    label_terms_accepted: Literal[True] = Field(
+        description="Acceptance of the terms of an unlabelled copy, which is kept on record"
+    )
+    priority: int | None = Field(
+        default=None, ge=0, le=9, description="The first job's if left out"
     )
 
 
@@ -124,6 +159,33 @@ class Progress(BaseModel):
     at: UtcTime = Field(description="When it last moved")
 
 
+class RemovalResponse(BaseModel):
+    """How a visible label was removed."""
+
+    profile: str = Field(
+        examples=["own"], description="Which label: `own`, or the name of a provider's profile"
+    )
+    method: Literal["pristine", "inverse", "jpeg"] = Field(
+        description="`pristine`: the pixels that were kept when the label was drawn; `inverse` and "
+        "`jpeg`: computed from the labelled ones, without and with the codec's loss"
+    )
+    residual: float = Field(
+        description="What the presence test still sees of the label: 0 nothing, 1 all of it"
+    )
+    is_clean: bool = Field(description="Whether that is less than an eye notices")
+
+
+class ProvenanceResponse(BaseModel):
+    """What the file itself says of its origin, as it was read back from its bytes."""
+
+    digital_source_type: str | None = Field(description="IPTC's `DigitalSourceType`, in XMP")
+    aigc: dict[str, str] | None = Field(description="The implicit label of GB 45438-2025")
+    has_parameters: bool = Field(description="Whether the file tells prompt and parameters")
+    content_credentials: Literal["absent", "present"] = Field(
+        description="Whether there is a C2PA manifest"
+    )
+
+
 class ResultResponse(BaseModel):
     """The finished image."""
 
@@ -134,6 +196,13 @@ class ResultResponse(BaseModel):
     height: int = Field(description="In pixels")
     byte_size: int = Field(description="The file's size")
     seed: int = Field(description="The seed that makes the same image again")
+    has_label: bool = Field(description="Whether the service drew its visible label on it")
+    removal: RemovalResponse | None = Field(
+        description="How the visible label was removed, if it was"
+    )
+    provenance: ProvenanceResponse | None = Field(
+        description="What the file says of its origin; null for images of earlier builds"
+    )
 
 
 class ErrorResponse(BaseModel):
@@ -199,7 +268,9 @@ class JobResponse(BaseModel):
     error: ErrorResponse | None = Field(description="Why there is no image")
     predecessor_id: str | None = Field(description="The job before it in a chain")
     successor_id: str | None = Field(description="The job after it in a chain")
-    chain: str | None = Field(description="The state of the chain, for a job that has one")
+    chain: ChainState | None = Field(
+        description="The state of the chain, read from both of its jobs; null without a chain"
+    )
     extensions: list[ExtensionResponse] = Field(description="More processing time, as given")
     transitions: list[TransitionResponse] = Field(description="The job's whole story, in order")
     allowed_events: list[JobEvent] = Field(

@@ -35,6 +35,8 @@ EXTRA_WORKERS = 2
 # dev.py gives up on a part that dies five times in a minute: its own parts are killed more rarely.
 PART_PAUSE_SECONDS = 16.0
 FINISH_SECONDS = 300.0
+# The share of jobs whose label is removed by a second job.
+REMOVALS = 0.3
 SIZES = ((64, 64, 8), (128, 96, 12), (256, 256, 30), (512, 512, 60), (768, 768, 100))
 
 
@@ -70,6 +72,8 @@ class Chaos:
             "seed": self.rng.randrange(3),
             "max_attempts": 10,
         }
+        if self.rng.random() < REMOVALS:
+            request |= {"watermark": "remove", "label_terms_accepted": True}
         wishes = self.rng.choices(
             [
                 (),
@@ -109,17 +113,19 @@ async def run_job(chaos: Chaos, api: httpx.AsyncClient, gate: asyncio.Semaphore)
             answer = await insist(partial(api.post, f"/v1/jobs/{job_id}/{wish}"))
             chaos.deeds[f"{wish} → {answer.status_code}"] += 1
             await asyncio.sleep(plan.delay / 3)
-        await finish(chaos, api, job_id)
+        job = await finish(api, job_id)
+        if job["state"] == "SUCCESS" and "watermark" in plan.request:
+            await finish(api, job["successor_id"])
 
 
-async def finish(chaos: Chaos, api: httpx.AsyncClient, job_id: str) -> None:
+async def finish(api: httpx.AsyncClient, job_id: str) -> Json:
     """Wait for the end; a pause that came after its resume is resumed once more."""
     deadline = time.monotonic() + FINISH_SECONDS
     while time.monotonic() < deadline:
         answer = await insist(lambda: api.get(f"/v1/jobs/{job_id}", params={"wait": 5}))
-        job = answer.json()
+        job: Json = answer.json()
         if job["done"]:
-            return
+            return job
         if job["state"] == "PAUSED":
             await insist(lambda: api.post(f"/v1/jobs/{job_id}/resume"))
     raise SystemExit(f"job {job_id} did not end: {job}")
@@ -130,6 +136,8 @@ async def disturb(chaos: Chaos) -> None:
     last_part = time.monotonic()
     while not chaos.is_over:
         await asyncio.sleep(chaos.rng.uniform(0.5, 3))
+        if chaos.stack.process.poll() is not None:
+            raise SystemExit(f"make run ended by itself: {chaos.stack.err}")
         chaos.extra = [w if w.poll() is None else chaos.stack.start_worker() for w in chaos.extra]
         if time.monotonic() - last_part > PART_PAUSE_SECONDS:
             last_part = time.monotonic()

@@ -18,6 +18,9 @@ from temporalio.client import Client
 
 from activities.engines.base import ImageDone
 from activities.engines.procedural import ProceduralEngine
+from activities.imaging.inspection import inspect_image
+from activities.imaging.removal import Pristine, restore_own
+from activities.label_settings import LabelSettings
 from activities.models import GenerationParameters
 from tests.end_to_end.stack import Stack
 from workflows.messages import job_id_of
@@ -71,6 +74,7 @@ async def check_jobs(
     for job_id in sorted(known):
         job = (await api.get(f"/v1/jobs/{job_id}", params={"wait": 60})).json()
         check_story(violations, job, job_id in cancelled)
+        check_chain(violations, job, known)
         await check_image(violations, api, job)
     return violations
 
@@ -97,6 +101,21 @@ def check_story(violations: Violations, job: Json, may_be_cancelled: bool) -> No
     violations.expect(state == job["state"], f"{name}: {job['state']} after {state}")
 
 
+def check_chain(violations: Violations, job: Json, known: set[str]) -> None:
+    """A successor if and only if one was asked for and there is an image to be freed of its label.
+
+    What was read of the chain is read once more from the successor itself, as any job is.
+    """
+    name, is_removal = f"job {job['id']}", job["type"] == "WATERMARK_REMOVAL"
+    wanted = job["request"]["watermark"] == "remove" and not is_removal
+    expected = f"{job['id']}-removal" if wanted and job["state"] == "SUCCESS" else None
+    violations.expect(job["successor_id"] == expected, f"{name}: followed by {job['successor_id']}")
+    has_one = f"{job['id']}-removal" in known
+    violations.expect(has_one is (expected is not None), f"{name}: a successor is there: {has_one}")
+    ends = {"FINALIZED", "REMOVAL_FAILED"} if is_removal or expected else {None}
+    violations.expect(job["chain"] in ends, f"{name}: the chain is {job['chain']}")
+
+
 def was_killed_twice(job: Json) -> bool:
     """Whether its engine was killed twice, which reads as a job too large for the memory."""
     deaths = [t for t in job["transitions"] if "killed by signal 9" in t["message"]]
@@ -114,19 +133,25 @@ async def check_image(violations: Violations, api: httpx.AsyncClient, job: Json)
     sha256 = hashlib.sha256(answer.content).hexdigest()
     violations.expect(sha256 == job["result"]["sha256"], f"{name}: other bytes than recorded")
     parameters = {k: v for k, v in job["request"].items() if k in GenerationParameters.model_fields}
-    expected = await asyncio.to_thread(undisturbed, json.dumps(parameters, sort_keys=True))
+    labelled, clean = await asyncio.to_thread(undisturbed, json.dumps(parameters, sort_keys=True))
+    expected = clean if job["type"] == "WATERMARK_REMOVAL" else labelled
     violations.expect(sha256 == expected, f"{name}: other bytes than undisturbed")
 
 
 @cache
-def undisturbed(parameters: str) -> str:
-    """The sha256 of the image that the engine makes when nobody disturbs it."""
-    engine = ProceduralEngine()
+def undisturbed(parameters: str) -> tuple[str, str]:
+    """The sha256 of what is handed out when nobody disturbs it, and of its copy without label."""
+    engine, asked = ProceduralEngine(), GenerationParameters.model_validate_json(parameters)
     engine.load()
-    for event in engine.run(GenerationParameters.model_validate_json(parameters), None):
-        if isinstance(event, ImageDone):
-            return hashlib.sha256(event.data).hexdigest()
-    raise RuntimeError("no image")
+    finisher = LabelSettings().finisher()
+    [data] = [event.data for event in engine.run(asked, None) if isinstance(event, ImageDone)]
+    finished = finisher.finish(data, inspect_image(data), asked, "procedural")
+    if finished.covered is None:
+        raise RuntimeError("no label was drawn")
+    pristine = Pristine(finished.covered.box, finished.covered.file)
+    clean = restore_own(finished.data, "image/png", pristine)
+    labelled, unlabelled = (hashlib.sha256(one).hexdigest() for one in (finished.data, clean.data))
+    return labelled, unlabelled
 
 
 async def check_leftovers(stack: Stack, violations: Violations) -> None:
@@ -144,6 +169,9 @@ def leftovers(data_dir: Path) -> list[str]:
     found = [path for path in (artifacts / "checkpoints").rglob("*") if path.is_file()]
     found += [path for path in artifacts.rglob(".*") if path.is_file()]
     found += (data_dir / "tmp").glob("worker-*/*")
+    for folder in (artifacts / "pristine").glob("*"):
+        kept = artifacts / "jobs" / folder.name
+        found += [path for path in folder.iterdir() if not [*kept.glob("*.png")]]
     for folder in (artifacts / "jobs").glob("*"):
         images = [path for path in folder.iterdir() if path.name != "job.json"]
         found += [] if (folder / "job.json").is_file() else [folder / "job.json is missing"]

@@ -7,16 +7,19 @@ from pathlib import Path
 
 from temporalio import activity
 
-from activities.engines.base import EngineEvent, EngineRun
+from activities.engines.base import EngineEvent, EngineParameters, EngineRun
+from activities.finishing import Finisher
 from activities.models import (
     ArtifactRef,
     AttemptHeartbeat,
     ClaimInput,
-    GenerationParameters,
     WorkInput,
     WorkResult,
 )
 from activities.ownership import JobLostError, TemporalOwnership
+
+# Hands images out without a visible label.
+UNLABELLED = Finisher(label=None, provider="Darkroom", with_parameters=False)
 
 FAKE_ARTIFACT = ArtifactRef(
     key="jobs/x/00.png", sha256="00", media_type="image/png", byte_size=1, width=64, height=64
@@ -42,6 +45,18 @@ class FakeWork:
         await self._ownership.claim(input.dispatch)
         self.inputs.append(input)
         return await self._behaviour(input)
+
+
+class FakeRemoval:
+    """Stands in for WatermarkActivities, as `FakeWork` does for GenerationActivities."""
+
+    def __init__(self, work: FakeWork) -> None:
+        self._work = work
+
+    @activity.defn
+    async def remove_watermark(self, input: WorkInput) -> WorkResult:
+        """The work activity, by its real name."""
+        return await self._work.generate_image(input)
 
 
 class FakeOwnership:
@@ -96,7 +111,7 @@ class FakeEngine:
 
     @asynccontextmanager
     async def open(
-        self, job_id: str, parameters: GenerationParameters, checkpoint: bytes | None, scratch: Path
+        self, job_id: str, parameters: EngineParameters, checkpoint: bytes | None, scratch: Path
     ) -> AsyncIterator[EngineRun]:
         """See `ImageEngine.open`."""
         self.checkpoints.append(checkpoint)

@@ -91,7 +91,7 @@ class VisibleClosedJobs:
         result = view.status.result
         return FinalJob(
             run_id=view.run_id,
-            keep=(result.artifact.key,) if result else (),
+            keep=result.keys if result else (),
             view=view.model_dump_json(),
         )
 

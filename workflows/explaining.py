@@ -7,11 +7,12 @@ from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.client import Client, WorkflowExecutionDescription
 
 from workflows.hearing import Asked, asked_in_all
-from workflows.messages import JobView, generate_task_queue, with_status, workflow_id_for
+from workflows.messages import JobView, with_status, workflow_id_for
 from workflows.presence import Presence
+from workflows.starting import priority_key
 from workflows.state_machine import JobState
-from workflows.submission import priority_key
 from workflows.times import in_utc
+from workflows.work import work_route
 
 # A signal is heard within milliseconds where there is a worker.
 _WISH_OVERDUE = timedelta(seconds=1)
@@ -60,9 +61,10 @@ class Explainer:
             return f"next attempt in {(startable_at - now).total_seconds():.0f} s"
         if attempt and attempt.state == PendingActivityState.PENDING_ACTIVITY_STATE_PAUSED:
             return "held by an operator with `temporal activity pause`; `unpause` lets it go on"
-        presence = await self._presence.of_activities(generate_task_queue(request.engine))
+        route = work_route(request)
+        presence = await self._presence.of_activities(route.task_queue)
         if not presence.is_served:
-            return f"no worker serves the engine {request.engine}"
+            return f"no worker {route.purpose}"
         # The job itself is in the backlog once its attempt is scheduled.
         ahead = max(0, presence.ahead_of(priority_key(request.priority)) - 1)
         return f"a free worker; about {ahead} jobs ahead" if ahead else "a free worker"

@@ -52,6 +52,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.presentation import attempt_summary, current_details
     from workflows.search_attributes import current_search_attributes, initial_search_attributes
     from workflows.state_machine import JobState
+    from workflows.succession import start_successor
     from workflows.work import work_route
 
 _REFUSE_MADE_UP_RESULTS = "refuse-made-up-results"
@@ -163,6 +164,8 @@ class ImageJobWorkflow:
             await self._attempt()
         else:
             job.time_out_in_queue()
+        # Before anybody can see the success, so that whoever sees it finds the successor too.
+        await start_successor(job.record.view())
         self._publish()
 
     async def _wait_for_wishes(self, limit: timedelta, summary: str) -> None:
@@ -199,6 +202,8 @@ class ImageJobWorkflow:
                 dispatch=dispatch,
                 parameters=request.parameters,
                 checkpoint=record.status.checkpoint,
+                predecessor_id=request.predecessor_id,
+                removal=request.removal,
             ),
             result_type=RawValue,
             task_queue=route.task_queue,

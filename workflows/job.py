@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 from activities.errors import ErrorKind
 from activities.models import (
+    ArtifactRef,
     CheckpointRef,
     ClaimInput,
     FailureReport,
@@ -19,6 +20,7 @@ from activities.models import (
 )
 from workflows import options
 from workflows.attempts import AttemptLedger
+from workflows.chain import removal_id
 from workflows.job_record import JobRecord
 from workflows.messages import (
     WATCHDOG,
@@ -237,9 +239,7 @@ class Job:
             lost = AttemptFailure.of(ErrorKind.WORKER_LOST, "the worker stopped", result.worker)
             self._settle_unclaimed(lost, source)
         elif result.artifact is not None:
-            image = JobResult(artifact=result.artifact, seed=self.request.parameters.seed)
-            message = _with_note("the image is stored", result)
-            self._apply(JobEvent.COMPLETE, source, message, result=image)
+            self._complete(result, result.artifact, source)
         elif result.stopped is StopReason.WORKER_STOPPING:
             self._settle_hand_back(result, source)
         elif result.stopped is StopReason.PAUSE:
@@ -248,6 +248,22 @@ class Job:
             message = "the attempt ended without an image"
             empty = AttemptFailure.of(ErrorKind.INTERNAL, message, result.worker)
             self._settle_failed_attempt(empty, source)
+
+    def _complete(self, result: WorkResult, artifact: ArtifactRef, source: str) -> None:
+        image = JobResult(
+            artifact=artifact,
+            seed=self.request.parameters.seed,
+            label=result.label,
+            removed=result.removed,
+            provenance=result.provenance,
+        )
+        self._apply(
+            JobEvent.COMPLETE,
+            source,
+            _with_note("the image is stored", result),
+            result=image,
+            successor_id=removal_id(self.record.job_id) if self.request.wants_removal else None,
+        )
 
     def _settle_hand_back(self, result: WorkResult, source: str) -> None:
         self.ledger.hand_back(has_advanced=self._has_advanced(result))

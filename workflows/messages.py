@@ -2,24 +2,30 @@
 
 import re
 from datetime import datetime, timedelta
-from typing import Annotated, Literal
+from enum import StrEnum
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from temporalio.common import RawValue
 from temporalio.converter import PayloadConverter
 
 from activities.models import (
     ArtifactRef,
+    CarriedProvenance,
     CheckpointRef,
+    DrawnLabel,
     GenerationParameters,
     Model,
     Progress,
+    RemovalTask,
+    RemovedLabel,
     UtcTime,
 )
 from workflows.state_machine import JobState, Transition
 
 IMAGE_JOB_WORKFLOW = "ImageJobWorkflow"
 WORKFLOW_TASK_QUEUE = "darkroom"
+POSTPROCESS_TASK_QUEUE = "darkroom-postprocess"
 
 SIGNAL_CANCEL = "cancel"
 SIGNAL_PAUSE = "pause"
@@ -92,6 +98,24 @@ class ImageJobInput(Model):
     start_at: UtcTime | None = None
     labels: dict[_LabelName, _LabelValue] = Field(default_factory=dict, max_length=16)
     predecessor_id: str | None = Field(default=None, pattern=f"^{_JOB_ID}$")
+    removal: RemovalTask | None = None
+
+    @model_validator(mode="after")
+    def _fits_its_type(self) -> Self:
+        """A removal has its image and its predecessor, and nobody gets one without the terms."""
+        is_removal = self.type == "WATERMARK_REMOVAL"
+        if is_removal != (self.removal is not None):
+            raise ValueError("`removal` must be there for a WATERMARK_REMOVAL, and only for that")
+        if self.removal and not self.removal.is_of(self.predecessor_id or ""):
+            raise ValueError("`removal` must name images of the job `predecessor_id`")
+        if (is_removal or self.watermark == "remove") and not self.label_terms_accepted:
+            raise ValueError("`label_terms_accepted` must be true for an unlabelled copy")
+        return self
+
+    @property
+    def wants_removal(self) -> bool:
+        """Whether the job has a successor that removes the label of its image."""
+        return self.type == "TEXT_TO_IMAGE" and self.watermark == "remove"
 
     @property
     def timeout(self) -> timedelta:
@@ -136,10 +160,18 @@ class JobError(Model):
 
 
 class JobResult(Model):
-    """The image of a job that succeeded."""
+    """The image of a job that succeeded: its label drawn or removed, and what it says of itself."""
 
     artifact: ArtifactRef
     seed: int
+    label: DrawnLabel | None = None
+    removed: RemovedLabel | None = None
+    provenance: CarriedProvenance | None = None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """All that must stay in the store."""
+        return (self.artifact.key, *((self.label.pristine.key,) if self.label else ()))
 
 
 class LimitExtension(Model):
@@ -169,6 +201,15 @@ class JobStatus(Model):
     extensions: tuple[LimitExtension, ...] = ()
 
 
+class ChainState(StrEnum):
+    """How far a chain is, once its first image is there."""
+
+    GENERATED = "GENERATED"
+    PROCESSING_WATERMARK = "PROCESSING_WATERMARK"
+    FINALIZED = "FINALIZED"
+    REMOVAL_FAILED = "REMOVAL_FAILED"
+
+
 class JobOutcome(Model):
     """What a finished run returns, for whoever waits for the workflow itself."""
 
@@ -187,6 +228,7 @@ class JobView(Model):
     status: JobStatus
     transitions: tuple[Transition, ...]
     waiting_for: str | None = None
+    chain: ChainState | None = None
     run_id: str = ""
     is_running: bool = False
 

@@ -60,9 +60,11 @@ def read_result(
 
 def is_made_up(result: WorkResult, job_id: str) -> bool:
     """Whether no attempt of this job can have returned it, whoever did."""
-    artifact, checkpoint = result.artifact, result.checkpoint
+    artifact, checkpoint, label = result.artifact, result.checkpoint, result.label
     is_foreign_image = artifact is not None and not artifact.is_of(job_id)
-    return is_foreign_image or (checkpoint is not None and not checkpoint.is_of(job_id))
+    is_foreign_label = label is not None and not label.pristine.is_pristine_of(job_id)
+    is_foreign_checkpoint = checkpoint is not None and not checkpoint.is_of(job_id)
+    return is_foreign_image or is_foreign_label or is_foreign_checkpoint
 
 
 def unreadable_result(worker: str) -> AttemptFailure:

@@ -12,7 +12,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 from temporalio.worker import Worker
 
-from activities.generation import GenerationActivities
+from activities.engine_work import EngineWork
 
 Answer = TypeVar("Answer")
 
@@ -28,14 +28,14 @@ class WorkerProcess:
 
     client: Client | None = None
     is_serving: bool = False
-    generate: list[Worker] = field(default_factory=list)
-    generation: list[GenerationActivities] = field(default_factory=list)
+    work: list[Worker] = field(default_factory=list)
+    engines: list[EngineWork] = field(default_factory=list)
     workflows: list[Worker] = field(default_factory=list)
 
     @property
     def workers(self) -> list[Worker]:
         """All Temporal workers."""
-        return [*self.generate, *self.workflows]
+        return [*self.work, *self.workflows]
 
     async def is_ready(self) -> bool:
         """Whether every part is polling, and Temporal answers."""
@@ -61,9 +61,9 @@ class WorkerProcess:
 
     async def _shut_down(self) -> None:
         """Hand jobs back, see them taken, and only then stop deciding."""
-        await asyncio.gather(*(worker.shutdown() for worker in self.generate))
+        await asyncio.gather(*(worker.shutdown() for worker in self.work))
         if self.workflows and self.client is not None:
-            served = {run for part in self.generation for run in part.last_served}
+            served = {run for engine in self.engines for run in engine.last_served}
             await asyncio.gather(*(_wait_until_taken(self.client, run) for run in served))
         await asyncio.gather(*(worker.shutdown() for worker in self.workflows))
 

@@ -8,9 +8,11 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
-from activities.models import GenerationParameters, Phase
+from activities.models import GenerationParameters, Phase, RemovalParameters, RemovedLabel
+
+EngineParameters: TypeAlias = GenerationParameters | RemovalParameters
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,15 @@ class ImageDone:
     media_type: str
 
 
-LocalEvent = StepDone | PhaseBegun | StartedOver | ImageDone
-EngineEvent = StepDone | PhaseBegun | CheckpointTaken | StartedOver | ImageDone
+@dataclass(frozen=True)
+class LabelRemoved:
+    """How a visible label was removed; told before the image that it was removed from."""
+
+    removed: RemovedLabel
+
+
+LocalEvent = StepDone | PhaseBegun | StartedOver | LabelRemoved | ImageDone
+EngineEvent = LocalEvent | CheckpointTaken
 
 
 class LocalEngine(Protocol):
@@ -80,9 +89,8 @@ class LocalEngine(Protocol):
     def load(self) -> None:
         """Load what every job needs, once per process."""
 
-    def run(
-        self, parameters: GenerationParameters, checkpoint: bytes | None
-    ) -> Iterator[LocalEvent]:
+    # Any: each engine takes the parameters of its own kind of work.
+    def run(self, parameters: Any, checkpoint: bytes | None) -> Iterator[LocalEvent]:
         """Yield a `StepDone` for each step, and at last one `ImageDone`.
 
         With a checkpoint the first `StepDone` is the step after it; where the checkpoint doesn't
@@ -115,7 +123,7 @@ class ImageEngine(Protocol):
     def name(self) -> str: ...
 
     def open(
-        self, job_id: str, parameters: GenerationParameters, checkpoint: bytes | None, scratch: Path
+        self, job_id: str, parameters: EngineParameters, checkpoint: bytes | None, scratch: Path
     ) -> AbstractAsyncContextManager[EngineRun]:
         """Begin a job; leaving the context frees the engine, by force if it must.
 

@@ -17,7 +17,14 @@ from contextlib import closing
 from typing import BinaryIO, NoReturn, cast
 
 from activities.engines import wire
-from activities.engines.base import ImageDone, LocalEngine, PhaseBegun, StartedOver, StepDone
+from activities.engines.base import (
+    ImageDone,
+    LabelRemoved,
+    LocalEngine,
+    PhaseBegun,
+    StartedOver,
+    StepDone,
+)
 from activities.engines.guard import leave_guard, stand_back
 from activities.errors import ErrorKind, WorkError, clean_text
 from activities.models import Model
@@ -124,6 +131,8 @@ class Job:
                 self._reports.send(wire.PhaseReport(phase=phase))
             case StartedOver(reason):
                 self._reports.send(wire.StartedOverReport(reason=clean_text(reason)))
+            case LabelRemoved(removed):
+                self._reports.send(wire.LabelRemovedReport(removed=removed))
             case ImageDone(data, media_type):
                 self._reports.send(wire.ImageReport(media_type=media_type), data)
             case _:

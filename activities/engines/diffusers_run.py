@@ -1,14 +1,12 @@
 """One call of a pipeline, from the first step or from a checkpoint, told step by step."""
 
 import functools
-import io
 from collections.abc import Generator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from PIL import Image
 
 from activities.engines.base import ImageDone, LocalEvent, PhaseBegun, StartedOver, StepDone
 from activities.engines.diffusers_checkpoint import Checkpoint, pack
@@ -18,11 +16,10 @@ from activities.engines.diffusers_model import Model
 from activities.engines.diffusers_order import Order, order_for
 from activities.engines.diffusers_schedulers import Journal
 from activities.errors import ErrorKind, InvalidParametersError, WorkError
+from activities.imaging.stills import encode_png
 from activities.models import GenerationParameters, Phase
 
 _LONGEST_REASON = 300
-_COMPRESSION = 6
-
 
 _CANNOT_GO_ON = "This pipeline can't go on from a checkpoint, so the picture was begun again."
 
@@ -61,7 +58,7 @@ def _draw(order: Order, point: Checkpoint | None, tell: Tell[LocalEvent]) -> Non
     with memory_is_told():
         pixels = _Run(order, point, tell).pixels()
     _refuse_other_size(pixels, order)
-    tell(ImageDone(_png_of(pixels), "image/png"))
+    tell(ImageDone(encode_png(pixels), "image/png"))
 
 
 class _Run:
@@ -163,9 +160,3 @@ def _refuse_other_size(pixels: npt.NDArray[np.uint8], order: Order) -> None:
         raise InvalidParametersError(
             f"The model can't draw that size; it made {width} × {height} of it."
         )
-
-
-def _png_of(pixels: npt.NDArray[np.uint8]) -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, "PNG", compress_level=_COMPRESSION)
-    return buffer.getvalue()

@@ -19,6 +19,15 @@ class Pipe:
     stream: asyncio.StreamReader
     transport: asyncio.ReadTransport
 
+    def close_child_end(self) -> None:
+        """Once the child has it, so that the end of the child is the end of the stream."""
+        os.close(self.child_end)
+
+    def close(self) -> None:
+        """Give the pipe up that no child was started for."""
+        self.close_child_end()
+        self.transport.close()
+
     @classmethod
     async def open(cls) -> "Pipe":
         """Make one, to be read from at once."""

@@ -1,7 +1,6 @@
 """The default image engine: landscapes drawn by formula, without a model and without a GPU."""
 
 import hashlib
-import io
 import json
 from collections.abc import Iterator
 
@@ -25,12 +24,12 @@ from activities.imaging.landscape.noise import U8
 from activities.imaging.landscape.recipe import compose
 from activities.imaging.landscape.refinement import noisy_canvas, refine
 from activities.imaging.landscape.scene import Painting
+from activities.imaging.stills import encode_png
 from activities.models import GenerationParameters, Phase
 
 # Raised with every change that moves a pixel, so that no checkpoint goes on in another style.
 ENGINE_VERSION = 1
 
-_HUFFMAN_ONLY = 2  # zlib's Z_HUFFMAN_ONLY
 _SIZES = range(64, 2048 + 1)
 _STEPS = range(1, 150 + 1)
 # No header of ours comes near this; a damaged length must not make us read megabytes as JSON.
@@ -140,18 +139,6 @@ def _seal_of(step: int, canvas: U8) -> str:
     digest = hashlib.sha256(str(step).encode("ascii"))
     digest.update(canvas.data)
     return digest.hexdigest()
-
-
-def encode_png(pixels: U8) -> bytes:
-    """Encode with the same bytes on each machine that has the same build of Pillow.
-
-    Huffman coding alone leaves out the search for matches, in which zlib and zlib-ng differ; it
-    is also the fastest here, and no larger. What remains is the build: a Pillow linked with
-    another zlib may still cut its blocks elsewhere and write other bytes for the same pixels.
-    """
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, "PNG", compress_level=6, compress_type=_HUFFMAN_ONLY)
-    return buffer.getvalue()
 
 
 def _refuse_what_cannot_be_drawn(parameters: GenerationParameters) -> None:

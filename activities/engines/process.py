@@ -10,15 +10,17 @@ from activities.engines import wire
 from activities.engines.base import (
     CheckpointTaken,
     EngineEvent,
+    EngineParameters,
     EngineRun,
     ImageDone,
+    LabelRemoved,
     PhaseBegun,
     StartedOver,
     StepDone,
 )
 from activities.engines.slot import Child, Slot, StallLimits
 from activities.errors import WorkError
-from activities.models import GenerationParameters, Phase
+from activities.models import Phase
 
 logger = logging.getLogger("darkroom.engine")
 
@@ -82,6 +84,8 @@ class ChildRun:
                     yield CheckpointTaken(payload, report.step)
                 case wire.StartedOverReport():
                     yield StartedOver(report.reason)
+                case wire.LabelRemovedReport():
+                    yield LabelRemoved(report.removed)
                 case wire.ImageReport():
                     yield ImageDone(payload, report.media_type)
 
@@ -159,7 +163,7 @@ class ChildProcessEngine:
 
     @asynccontextmanager
     async def open(
-        self, job_id: str, parameters: GenerationParameters, checkpoint: bytes | None, scratch: Path
+        self, job_id: str, parameters: EngineParameters, checkpoint: bytes | None, scratch: Path
     ) -> AsyncIterator[EngineRun]:
         """See `ImageEngine.open`."""
         slot = await self._idle.get()
@@ -179,7 +183,7 @@ class ChildProcessEngine:
         self,
         child: Child,
         job_id: str,
-        parameters: GenerationParameters,
+        parameters: EngineParameters,
         checkpoint: bytes | None,
         scratch: Path,
     ) -> None:

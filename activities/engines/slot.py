@@ -63,15 +63,15 @@ class Child:
     async def start(cls, engine: str) -> "Child":
         """Start a process for the engine named `module:Class`; raises `WorkError`."""
         async with contextlib.AsyncExitStack() as undo:
-            events, output = await Pipe.open(), await Pipe.open()
-            undo.callback(events.transport.close)
-            undo.callback(output.transport.close)
-            try:
-                process = await spawn(engine, events.child_end, output.child_end)
-            finally:
-                os.close(events.child_end)
-                os.close(output.child_end)
+            # One after another, because a start can be cancelled between them.
+            events = await Pipe.open()
+            undo.callback(events.close)
+            output = await Pipe.open()
+            undo.callback(output.close)
+            process = await spawn(engine, events.child_end, output.child_end)
             undo.pop_all()
+            events.close_child_end()
+            output.close_child_end()
         return cls(process, events, output)
 
     @property
@@ -157,10 +157,12 @@ class Child:
         await ended
         if self._process.stdin is not None and not self._process.stdin.is_closing():
             self._process.stdin.transport.abort()
+        # A process that left the group may hold the other ends open, and they would never end.
+        ends = asyncio.gather(self._reader, self._log_copying)
+        await asyncio.wait([ends], timeout=_LAST_WORDS_SECONDS)
         for pipe in self._pipes:
-            # A process that left the group may hold the other end open.
-            asyncio.get_running_loop().call_later(_LAST_WORDS_SECONDS, pipe.transport.close)
-        await asyncio.gather(self._reader, self._log_copying)
+            pipe.transport.close()
+        await ends
         self._frames.put_nowait(None)
 
     async def _read_frames(self, stream: asyncio.StreamReader) -> None:

@@ -13,7 +13,13 @@ from typing import Annotated, BinaryIO, Literal
 from pydantic import Field, TypeAdapter
 
 from activities.errors import ErrorKind
-from activities.models import GenerationParameters, Model, Phase
+from activities.models import (
+    GenerationParameters,
+    Model,
+    Phase,
+    RemovalParameters,
+    RemovedLabel,
+)
 
 _LENGTHS = struct.Struct(">II")
 MEBIBYTE = 1024 * 1024
@@ -31,7 +37,7 @@ class RunCommand(Model):
 
     kind: Literal["run"] = "run"
     job_id: str
-    parameters: GenerationParameters
+    parameters: GenerationParameters | RemovalParameters
     has_checkpoint: bool
     scratch: str
     # The line which begins the job's own part of the child's output. It is random and holds once,
@@ -81,6 +87,13 @@ class StartedOverReport(Model):
     reason: str
 
 
+class LabelRemovedReport(Model):
+    """A visible label was removed from the image that follows."""
+
+    kind: Literal["label_removed"] = "label_removed"
+    removed: RemovedLabel
+
+
 class ImageReport(Model):
     """The payload is the finished image."""
 
@@ -111,6 +124,7 @@ Report = Annotated[
     | PhaseReport
     | CheckpointReport
     | StartedOverReport
+    | LabelRemovedReport
     | ImageReport
     | EndReport
     | FailureEvent,
@@ -123,6 +137,7 @@ REPORTS: TypeAdapter[
     | PhaseReport
     | CheckpointReport
     | StartedOverReport
+    | LabelRemovedReport
     | ImageReport
     | EndReport
     | FailureEvent

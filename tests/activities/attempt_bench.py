@@ -15,7 +15,14 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.artifacts import LocalArtifactStore
 from activities.attempt import StopGraces
-from activities.engines.base import EngineEvent, EngineRun, ImageDone, StepDone
+from activities.engine_work import EngineWork
+from activities.engines.base import (
+    EngineEvent,
+    EngineParameters,
+    EngineRun,
+    ImageDone,
+    StepDone,
+)
 from activities.errors import ErrorKind, WorkError
 from activities.generation import GenerationActivities
 from activities.models import (
@@ -27,7 +34,7 @@ from activities.models import (
     WorkResult,
 )
 from activities.scratch import Scratch
-from tests.fakes import FakeEngine, FakeOwnership, FakeRun
+from tests.fakes import UNLABELLED, FakeEngine, FakeOwnership, FakeRun
 
 GRACES = StopGraces(
     cancel=timedelta(seconds=3), pause=timedelta(seconds=30), worker_stopping=timedelta(seconds=15)
@@ -83,7 +90,7 @@ class RaisingEngine(FakeEngine):
 
     @asynccontextmanager
     async def open(
-        self, job_id: str, parameters: GenerationParameters, checkpoint: bytes | None, scratch: Path
+        self, job_id: str, parameters: EngineParameters, checkpoint: bytes | None, scratch: Path
     ) -> AsyncIterator[EngineRun]:
         raise self._error
         yield self.run
@@ -94,7 +101,7 @@ class LoadingEngine(FakeEngine):
 
     @asynccontextmanager
     async def open(
-        self, job_id: str, parameters: GenerationParameters, checkpoint: bytes | None, scratch: Path
+        self, job_id: str, parameters: EngineParameters, checkpoint: bytes | None, scratch: Path
     ) -> AsyncIterator[EngineRun]:
         self.checkpoints.append(checkpoint)
         await asyncio.Event().wait()
@@ -120,7 +127,7 @@ class Bench:
         self.environment.on_heartbeat = self.heartbeats.append
         self.scratch = Scratch(self.root / "tmp")
         self.store = FaultyStore(self.root / "artifacts", self.put, self.get)
-        self.activities = GenerationActivities(
+        self.work = EngineWork(
             self.engine,
             self.store,
             self.scratch,
@@ -130,6 +137,7 @@ class Bench:
             self.store_seconds,
             self.inspect_seconds,
         )
+        self.activities = GenerationActivities(self.work, UNLABELLED)
 
     def start(self, checkpoint: CheckpointRef | None = None) -> "asyncio.Task[WorkResult]":
         """Begin the attempt."""

@@ -16,6 +16,7 @@ from activities.artifacts import put_checkpoint
 from activities.attempt import OWNERSHIP_LASTS
 from activities.engines.base import CheckpointTaken, ImageDone, PhaseBegun, StartedOver, StepDone
 from activities.errors import ErrorKind, InvalidParametersError, WorkError
+from activities.imaging.stills import pixels_of
 from activities.models import CLAIM_REFUSED, CheckpointRef, Phase, StopReason
 from tests.activities.attempt_bench import (
     IMAGE,
@@ -56,10 +57,12 @@ def bench(tmp_path: Path) -> Iterator[MakeBench]:
 async def test_a_job_ends_with_its_image_in_the_store(bench: MakeBench) -> None:
     made = bench(FakeEngine([*STEPS, PhaseBegun(Phase.DECODE), IMAGE]))
     result = await made.start()
-    sha256 = hashlib.sha256(IMAGE.data).hexdigest()
     assert result.artifact is not None
+    stored = (made.root / "artifacts" / result.artifact.key).read_bytes()
+    sha256 = hashlib.sha256(stored).hexdigest()
     assert result.artifact.sha256 == sha256
-    assert (result.artifact.media_type, result.artifact.byte_size) == ("image/png", len(IMAGE.data))
+    assert pixels_of(stored).tolist() == pixels_of(IMAGE.data).tolist()
+    assert (result.artifact.media_type, result.artifact.byte_size) == ("image/png", len(stored))
     assert (result.artifact.width, result.artifact.height) == (64, 64)
     assert made.stored == [f"jobs/7/{sha256}.png"] == [result.artifact.key]
     assert (result.worker, result.stopped, result.checkpoint, result.note) == ("me", None, None, "")
@@ -116,7 +119,7 @@ async def test_a_stopping_worker_hands_its_job_back(bench: MakeBench) -> None:
     result = await attempt
     assert (result.stopped, result.worker) == (StopReason.WORKER_STOPPING, "me")
     assert result.checkpoint is not None
-    assert made.activities.last_served == [made.environment.info.workflow_id]
+    assert made.work.last_served == [made.environment.info.workflow_id]
 
 
 async def test_a_job_that_is_lost_is_stopped_without_a_checkpoint(bench: MakeBench) -> None:

@@ -15,6 +15,7 @@ from temporalio.worker import Worker
 
 from activities.artifacts import LocalArtifactStore
 from activities.attempt import StopGraces
+from activities.engine_work import EngineWork
 from activities.engines.process import ChildProcessEngine
 from activities.generation import GenerationActivities
 from activities.models import StopReason, WorkInput, WorkResult
@@ -23,6 +24,7 @@ from activities.scratch import Scratch
 from tests.activities.engine_jobs import parameters, serving
 from tests.activities.probe import Probe, result_of
 from tests.activities.probe_workflow import ProbeWorkflow
+from tests.fakes import UNLABELLED
 from tests.processes import until
 
 GRACES = StopGraces(
@@ -81,7 +83,8 @@ def _activities(
     client: Client, engine: ChildProcessEngine, root: Path, scratch: Scratch
 ) -> GenerationActivities:
     store = LocalArtifactStore(root / "artifacts")
-    return GenerationActivities(engine, store, scratch, TemporalOwnership(client), "me", GRACES)
+    work = EngineWork(engine, store, scratch, TemporalOwnership(client), "me", GRACES)
+    return GenerationActivities(work, UNLABELLED)
 
 
 async def outcome(handle: WorkflowHandle[Any, Any]) -> WorkResult:

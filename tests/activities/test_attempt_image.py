@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from activities.engine_work import EngineWork
 from activities.engines.process import ChildProcessEngine
 from activities.engines.slot import StallLimits
 from activities.errors import ErrorKind
@@ -15,7 +16,7 @@ from activities.models import WorkInput, WorkResult
 from activities.scratch import Scratch
 from tests.activities.attempt_bench import GRACES, IMAGE, STEPS, Bench, failing_after, held
 from tests.activities.engine_jobs import parameters, serving
-from tests.fakes import FakeEngine
+from tests.fakes import UNLABELLED, FakeEngine
 
 
 @pytest.fixture
@@ -45,9 +46,8 @@ async def test_a_real_engine_that_breaks_after_its_image_costs_no_attempt(
     bench = Bench(tmp_path, FakeEngine([]))
 
     async def attempt(engine: ChildProcessEngine, **options: Any) -> WorkResult:
-        activities = GenerationActivities(
-            engine, bench.store, scratch, bench.ownership, "me", GRACES
-        )
+        engine_work = EngineWork(engine, bench.store, scratch, bench.ownership, "me", GRACES)
+        activities = GenerationActivities(engine_work, UNLABELLED)
         work = WorkInput(job_id="7", tenant="default", dispatch=1, parameters=parameters(**options))
         return await bench.environment.run(activities.generate_image, work)
 

@@ -23,25 +23,25 @@ from activities.models import (
     WorkResult,
 )
 from activities.ownership import TemporalOwnership
-from tests.fakes import Behaviour, FakeWork
+from tests.fakes import Behaviour, FakeRemoval, FakeWork
 from workflows.deciding import workflow_worker
-from workflows.messages import generate_task_queue
+from workflows.messages import POSTPROCESS_TASK_QUEUE, generate_task_queue
 
 _THROTTLE = timedelta(milliseconds=50)
 
 
-def png() -> bytes:
+def png(colour: str = "teal") -> bytes:
     """A small picture."""
     file = BytesIO()
-    Image.new("RGB", (64, 64), "teal").save(file, "PNG")
+    Image.new("RGB", (64, 64), colour).save(file, "PNG")
     return file.getvalue()
 
 
-def paint(store: ArtifactStore) -> Behaviour:
+def paint(store: ArtifactStore, colour: str = "teal") -> Behaviour:
     """Work that ends at once, with an image."""
 
     async def work(input: WorkInput) -> WorkResult:
-        artifact = await put_image(store, input.job_id, png(), "image/png", (64, 64))
+        artifact = await put_image(store, input.job_id, png(colour), "image/png", (64, 64))
         return WorkResult(artifact=artifact, worker="fake")
 
     return work
@@ -86,6 +86,20 @@ async def working(client: Client, engine: str, behaviour: Behaviour) -> AsyncIte
             max_heartbeat_throttle_interval=_THROTTLE,
             default_heartbeat_throttle_interval=_THROTTLE,
         ),
+    ):
+        yield work
+
+
+@asynccontextmanager
+async def removing(client: Client, behaviour: Behaviour) -> AsyncIterator[FakeWork]:
+    """A worker for removals, beside one that decides."""
+    work = FakeWork(TemporalOwnership(client), behaviour)
+    async with Worker(
+        client,
+        task_queue=POSTPROCESS_TASK_QUEUE,
+        activities=[FakeRemoval(work).remove_watermark],
+        max_heartbeat_throttle_interval=_THROTTLE,
+        default_heartbeat_throttle_interval=_THROTTLE,
     ):
         yield work
 

@@ -41,7 +41,7 @@ WRONG: dict[str, list[Any]] = {
         {str(n): n for n in range(65)},
         {"a": "x" * 65_536},
     ],
-    "watermark": ["remove", "KEEP", "", None, True],
+    "watermark": ["removed", "KEEP", "", None, True],
     "label_terms_accepted": ["true", 1, None],
     "priority": [-1, 10, "5", 5.0, True],
     "timeout_seconds": [9, 86_401, "60", 60.0, INFINITY],

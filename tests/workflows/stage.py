@@ -21,11 +21,19 @@ from temporalio.service import RPCError
 from temporalio.worker import Replayer, Worker
 
 from activities.ownership import TemporalOwnership
-from tests.fakes import Behaviour, FakeWork
+from tests.fakes import Behaviour, FakeRemoval, FakeWork
 from tests.workflows.pure import image_request
+from workflows.chain import removal_id
 from workflows.deciding import workflow_worker
 from workflows.image_job import ImageJobWorkflow
-from workflows.messages import JobOutcome, JobView, generate_task_queue, job_id_of
+from workflows.messages import (
+    POSTPROCESS_TASK_QUEUE,
+    JobOutcome,
+    JobView,
+    generate_task_queue,
+    job_id_of,
+    workflow_id_for,
+)
 from workflows.reading import JobReader
 from workflows.state_machine import JobState
 from workflows.submission import start_job
@@ -84,6 +92,25 @@ class Stage:
             default_heartbeat_throttle_interval=_THROTTLE,
             disable_eager_activity_execution=True,
         )
+
+    def removing(self, work: FakeWork, slots: int = 5) -> Worker:
+        """An activity worker for removals; all stages share its queue."""
+        return Worker(
+            self.client,
+            task_queue=POSTPROCESS_TASK_QUEUE,
+            activities=[FakeRemoval(work).remove_watermark],
+            max_concurrent_activities=slots,
+            max_heartbeat_throttle_interval=_THROTTLE,
+            default_heartbeat_throttle_interval=_THROTTLE,
+            disable_eager_activity_execution=True,
+        )
+
+    def successor(self, handle: WorkflowHandle[Any, Any]) -> WorkflowHandle[Any, Any]:
+        """The removal that follows a job, which ends with the test as the job does."""
+        successor_id = removal_id(job_id_of(handle.id) or "")
+        successor = self.client.get_workflow_handle(workflow_id_for(successor_id))
+        self.handles.append(successor)
+        return successor
 
     async def view(self, handle: WorkflowHandle[Any, Any]) -> JobView:
         """The job as any reader sees it."""

@@ -14,8 +14,9 @@ from tests.workflows.behaviours import succeed
 from tests.workflows.pure import image_request
 from tests.workflows.stage import JobHandle, Stage
 from workflows.messages import ImageJobInput, workflow_id_for
+from workflows.starting import priority_key
 from workflows.state_machine import JobState
-from workflows.submission import priority_key, start_job
+from workflows.submission import start_job
 
 
 async def start_as(stage: Stage, job_id: str, **fields: object) -> JobHandle:

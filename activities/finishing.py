@@ -1,0 +1,132 @@
+"""What is done to an engine's image before it is stored: its label, and its provenance.
+
+Pure, and the same for every attempt: equal images are finished to equal bytes.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+from activities.errors import ErrorKind, WorkError
+from activities.imaging.inspection import ImageFacts, inspect_image
+from activities.imaging.labels.drawing import draw_label
+from activities.imaging.labels.profile import LabelProfile
+from activities.imaging.provenance.embedding import (
+    carry_provenance,
+    describe_provenance,
+    read_provenance,
+    write_provenance,
+)
+from activities.imaging.provenance.errors import DamagedMetadataError
+from activities.imaging.provenance.record import (
+    ImplicitLabel,
+    Provenance,
+    RecordedParameters,
+)
+from activities.imaging.stills import Still, UnfitImageError, encode_png, open_still
+from activities.models import CarriedProvenance, GenerationParameters
+
+Box = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class Covered:
+    """What a label covers: its box, and what was there, as a file to be kept."""
+
+    box: Box
+    file: bytes
+    facts: ImageFacts
+
+
+@dataclass(frozen=True)
+class FinishedImage:
+    """An image file as it is handed out, and what has to be kept beside it."""
+
+    data: bytes
+    facts: ImageFacts
+    provenance: CarriedProvenance
+    covered: Covered | None = None
+
+
+@dataclass(frozen=True)
+class Finisher:
+    """How this service finishes images: its label, if it draws one, and what files say of them."""
+
+    label: LabelProfile | None
+    provider: str
+    with_parameters: bool
+
+    def finish(
+        self, data: bytes, facts: ImageFacts, parameters: GenerationParameters, engine: str
+    ) -> FinishedImage:
+        """Label an engine's image, and write its provenance into it.
+
+        Raises `WorkError` where that can't be: nothing is handed out without either.
+        """
+        try:
+            labelled, covered = self._labelled(data, facts)
+            provenance = self._provenance(data, parameters, facts, engine)
+            written = write_provenance(labelled, provenance)
+            carried = read_back(written, provenance)
+            return FinishedImage(written, inspect_image(written), carried, covered)
+        except UnfitImageError as error:
+            message = f"the engine's image can't be labelled: {error}"
+            raise WorkError(ErrorKind.ENGINE_CRASHED, message) from error
+        except DamagedMetadataError as error:
+            message = f"the engine's image has metadata that can't be kept: {error}"
+            raise WorkError(ErrorKind.ENGINE_CRASHED, message) from error
+
+    def _labelled(self, data: bytes, facts: ImageFacts) -> tuple[bytes, Covered | None]:
+        if self.label is None:
+            return data, None
+        still = open_still(data, facts.media_type)
+        mark = self.label.mark_on(facts.width, facts.height)
+        drawn = still.with_pixels(draw_label(still.pixels, mark)).to_bytes()
+        return carry_provenance(data, drawn), _covered(data, facts, still, mark.box)
+
+    def _provenance(
+        self, data: bytes, parameters: GenerationParameters, facts: ImageFacts, engine: str
+    ) -> Provenance:
+        return Provenance(
+            # The number of a picture, by its content: another attempt at the same one has it too.
+            implicit_label=ImplicitLabel(
+                content_producer=self.provider,
+                produce_id=hashlib.sha256(data).hexdigest()[:32],
+            ),
+            parameters=_recorded(parameters, facts, engine) if self.with_parameters else None,
+        )
+
+
+def read_back(data: bytes, written: Provenance) -> CarriedProvenance:
+    """What a file says of its origin; raises `WorkError` where it isn't what was written."""
+    if read_provenance(data) != written:
+        raise WorkError(ErrorKind.INTERNAL, "the image does not carry the provenance written to it")
+    return carried_by(data)
+
+
+def carried_by(data: bytes) -> CarriedProvenance:
+    """What a file says of its origin; raises `DamagedMetadataError`."""
+    summary = describe_provenance(data)
+    return CarriedProvenance(
+        digital_source_type=summary.digital_source_type,
+        aigc=summary.aigc.model_dump(by_alias=True) if summary.aigc else None,
+        has_parameters=summary.parameters,
+        content_credentials=summary.content_credentials,
+    )
+
+
+def _recorded(
+    parameters: GenerationParameters, facts: ImageFacts, engine: str
+) -> RecordedParameters:
+    asked = parameters.model_dump(
+        include=set(RecordedParameters.model_fields) - {"width", "height"}
+    )
+    return RecordedParameters(**asked, width=facts.width, height=facts.height, engine=engine)
+
+
+def _covered(data: bytes, facts: ImageFacts, still: Still, box: Box) -> Covered:
+    """The box alone, where nothing else changed; else, encoded anew, the whole file."""
+    if not still.is_lossless:
+        return Covered(box, data, facts)
+    left, top, right, bottom = box
+    kept = encode_png(still.pixels[top:bottom, left:right])
+    return Covered(box, kept, ImageFacts("image/png", right - left, bottom - top))

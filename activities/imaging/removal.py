@@ -1,0 +1,102 @@
+"""Removing a visible label, by the most honest way that the image allows."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from activities.imaging.labels.drawing import restore
+from activities.imaging.labels.fill import fill_hidden
+from activities.imaging.labels.inverse import remove_by_inverse
+from activities.imaging.labels.jpeg import remove_from_jpeg
+from activities.imaging.labels.mark import Mark
+from activities.imaging.labels.presence import FOUND, RESIDUAL_VISIBLE, presence, residual
+from activities.imaging.labels.profile import LabelProfile
+from activities.imaging.provenance.embedding import carry_provenance
+from activities.imaging.stills import Still, open_still, pixels_of
+from activities.models import RemovedLabel
+
+OWN_LABEL = "own"
+
+OnStep = Callable[[int, int], None]
+
+
+class LabelNotFoundError(Exception):
+    """None of the known labels is on the image, which is left as it is."""
+
+
+@dataclass(frozen=True)
+class Pristine:
+    """What the service's own label covers: the box, as a PNG, or the whole file where it is lossy.
+
+    `box` is left, top, right, bottom in pixels.
+    """
+
+    box: tuple[int, int, int, int]
+    file: bytes
+
+
+@dataclass(frozen=True)
+class CleanCopy:
+    """The image without its label, with all that its file said, and how that was done."""
+
+    data: bytes
+    removed: RemovedLabel
+
+
+def restore_own(data: bytes, media_type: str, pristine: Pristine) -> CleanCopy:
+    """Put back what the service's own label covers: bit-exact, at any opacity.
+
+    Raises `LabelNotFoundError` where the image already is as it was before the label.
+    """
+    still = open_still(data, media_type)
+    if still.is_lossless:
+        kept, (left, top, right, bottom) = pixels_of(pristine.file), pristine.box
+        if np.array_equal(still.pixels[top:bottom, left:right], kept):
+            raise LabelNotFoundError
+        clean = still.with_pixels(restore(still.pixels, kept, left, top)).to_bytes()
+    else:
+        clean = pristine.file
+        if np.array_equal(open_still(clean, media_type).pixels, still.pixels):
+            raise LabelNotFoundError
+    removed = RemovedLabel(profile=OWN_LABEL, method="pristine", residual=0.0, is_clean=True)
+    return CleanCopy(carry_provenance(data, clean), removed)
+
+
+def remove_label(
+    data: bytes, media_type: str, profiles: Sequence[LabelProfile], on_step: OnStep
+) -> CleanCopy:
+    """Find which of the labels the image carries, compute what is below it, and look again.
+
+    Every pixel outside the label's box stays as it is. `on_step` is told how many steps are done,
+    and may end the work by raising. Raises `LabelNotFoundError` and `UnfitImageError`.
+    """
+    still = open_still(data, media_type)
+    profile, mark = _found(still, profiles)
+    clean = _without(data, still, mark, on_step)
+    left = residual(open_still(clean, media_type).pixels, mark)
+    removed = RemovedLabel(
+        profile=profile.name,
+        method="inverse" if still.is_lossless else "jpeg",
+        residual=left,
+        is_clean=left < RESIDUAL_VISIBLE,
+    )
+    return CleanCopy(clean, removed)
+
+
+def _found(still: Still, profiles: Sequence[LabelProfile]) -> tuple[LabelProfile, Mark]:
+    height, width = still.pixels.shape[:2]
+    marks = [(profile, profile.mark_on(width, height)) for profile in profiles]
+    seen = [(presence(still.pixels, mark), profile, mark) for profile, mark in marks]
+    best = max(seen, key=lambda one: one[0], default=None)
+    if best is None or best[0] < FOUND:
+        raise LabelNotFoundError
+    return best[1], best[2]
+
+
+def _without(data: bytes, still: Still, mark: Mark, on_step: OnStep) -> bytes:
+    if not still.is_lossless:
+        return remove_from_jpeg(data, mark, on_step)
+    clean = remove_by_inverse(still.pixels, mark, fill_hidden)
+    on_step(1, 1)
+    return carry_provenance(data, still.with_pixels(clean.pixels).to_bytes())

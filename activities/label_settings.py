@@ -1,0 +1,77 @@
+"""What the worker is told about labels and provenance."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from activities.finishing import Finisher
+from activities.imaging.labels.lettering import DEFAULT_OPACITY, own_profile
+from activities.imaging.labels.profile import Anchor, LabelProfile
+from activities.settings import EnvironSettings, SettingsError
+
+_TEXTS = {
+    "de": "KI-generiert",
+    "en": "AI generated",
+    "es": "Generado por IA",
+    "fr": "Généré par IA",
+    "ja": "AI生成",
+    "pt": "Gerado por IA",
+    "zh": "AI生成",
+}
+
+
+class LabelSettings(EnvironSettings):
+    """Which label images carry, which ones of providers are known, and what files say.
+
+    `label_profiles` is a folder of `*.json` files as `python -m activities.imaging.calibrate`
+    writes them. `label_text` wins over the language's own words.
+    """
+
+    visible_label: bool = True
+    label_language: Literal["de", "en", "es", "fr", "ja", "pt", "zh"] = "en"
+    label_text: str = ""
+    label_font: Path | None = None
+    label_opacity: float = Field(default=DEFAULT_OPACITY, ge=0.1, le=1)
+    label_anchor: Anchor = Anchor.BOTTOM_RIGHT
+    label_profiles: Path | None = None
+    provenance_parameters: bool = True
+    provider_name: str = Field(default="Darkroom", min_length=1, max_length=200)
+
+    def own_label(self) -> LabelProfile:
+        """The service's own label; raises `SettingsError`."""
+        text = self.label_text or _TEXTS[self.label_language]
+        try:
+            return own_profile(text, self.label_font, self.label_opacity, self.label_anchor)
+        except ValueError as error:
+            raise SettingsError(f"{self._named()}: {error}") from error
+
+    def _named(self) -> str:
+        """The variable that decides about what can't be drawn."""
+        if self.label_font is not None and not self.label_font.is_file():
+            return "DARKROOM_LABEL_FONT"
+        return "DARKROOM_LABEL_TEXT" if self.label_text else "DARKROOM_LABEL_LANGUAGE"
+
+    def provider_labels(self) -> list[LabelProfile]:
+        """Those of providers; raises `SettingsError` where one of them can't be read."""
+        if self.label_profiles is None:
+            return []
+        try:
+            paths = sorted(p for p in self.label_profiles.iterdir() if p.suffix == ".json")
+            return [LabelProfile.read(path) for path in paths]
+        except OSError as error:
+            raise SettingsError(f"DARKROOM_LABEL_PROFILES: {error.strerror}") from error
+        except ValueError as error:
+            raise SettingsError(f"DARKROOM_LABEL_PROFILES: {error}") from error
+
+    def known_labels(self) -> list[LabelProfile]:
+        """All that can be on an image; raises `SettingsError`."""
+        return [self.own_label(), *self.provider_labels()]
+
+    def finisher(self) -> Finisher:
+        """What generated images are finished with; raises `SettingsError`."""
+        return Finisher(
+            label=self.own_label() if self.visible_label else None,
+            provider=self.provider_name,
+            with_parameters=self.provenance_parameters,
+        )

@@ -1,0 +1,113 @@
+"""remove_watermark: from an image of this service to its copy without the visible label."""
+
+from pathlib import Path
+
+from temporalio import activity
+
+from activities.artifacts import ArtifactLostError
+from activities.attempt import Attempt
+from activities.engine_work import EngineWork
+from activities.errors import ErrorKind, WorkError
+from activities.finishing import carried_by
+from activities.imaging.provenance.errors import DamagedMetadataError
+from activities.models import (
+    CarriedProvenance,
+    RemovalParameters,
+    RemovalTask,
+    WorkInput,
+    WorkResult,
+)
+from activities.records import LabelRecord, put_record
+
+
+class WatermarkActivities:
+    """Removes visible labels from images of this service, for those who own them."""
+
+    def __init__(self, work: EngineWork) -> None:
+        self._work = work
+
+    @activity.defn
+    async def remove_watermark(self, input: WorkInput) -> WorkResult:
+        """One attempt: the clean copy, or a stop, or an ApplicationError of its kind.
+
+        Who asked is on record before there is a copy. A repeated attempt writes the same.
+        """
+        return await self._work.attempt(input, self._remove)
+
+    async def _remove(self, attempt: Attempt) -> WorkResult:
+        work, task = self._work, _task(attempt.input)
+        source = await self._read_source(task)
+        await work.keep(attempt, lambda store: put_record(store, _record(attempt.input, task)))
+        with work.scratch(attempt) as scratch:
+            parameters = await self._files(task, source, scratch)
+            made = await work.make(attempt, scratch, parameters)
+        if made is None:
+            return attempt.stopped()
+        facts = await work.inspect(made.data)
+        provenance = await work.in_thread(
+            lambda: _carried_on(source, made.data), "the image's provenance could not be read"
+        )
+        artifact = await work.keep_image(attempt, made.data, facts)
+        return attempt.result(
+            artifact=artifact, checkpoint=None, removed=made.removed, provenance=provenance
+        )
+
+    async def _read_source(self, task: RemovalTask) -> bytes:
+        try:
+            return await self._work.read_image(task.source)
+        except ArtifactLostError as error:
+            message = "the image whose label is to be removed was lost"
+            raise WorkError(ErrorKind.INVALID_PARAMETERS, message) from error
+
+    async def _files(self, task: RemovalTask, source: bytes, scratch: Path) -> RemovalParameters:
+        """Lay out what the remover reads, in the attempt's own folder."""
+        (scratch / "source").write_bytes(source)
+        label = task.label
+        pristine = await self._read_pristine(task)
+        if pristine is not None:
+            (scratch / "pristine").write_bytes(pristine)
+        return RemovalParameters(
+            source=str(scratch / "source"),
+            media_type=task.source.media_type,
+            pristine=str(scratch / "pristine") if pristine is not None else None,
+            box=label.box if label else None,
+        )
+
+    async def _read_pristine(self, task: RemovalTask) -> bytes | None:
+        """What the label covers; None where it isn't the service's own, or that was lost."""
+        if task.label is None:
+            return None
+        try:
+            return await self._work.read_image(task.label.pristine)
+        except ArtifactLostError:
+            activity.logger.warning("the pixels below the label were lost; they are computed")
+            return None
+
+
+def _task(input: WorkInput) -> RemovalTask:
+    if input.removal is None or not input.removal.is_of(input.predecessor_id or ""):
+        raise WorkError(ErrorKind.INVALID_PARAMETERS, "there is no image to remove a label from")
+    return input.removal
+
+
+def _record(input: WorkInput, task: RemovalTask) -> LabelRecord:
+    return LabelRecord(
+        job_id=input.predecessor_id or "",
+        removal_job_id=input.job_id,
+        tenant=input.tenant,
+        asked_by=task.asked_by,
+        asked_at=task.asked_at,
+        terms_accepted=True,
+        image_sha256=task.source.sha256,
+    )
+
+
+def _carried_on(source: bytes, clean: bytes) -> CarriedProvenance:
+    """What the copy says of its origin, which is all that its source says."""
+    try:
+        before, after = carried_by(source), carried_by(clean)
+    except DamagedMetadataError as error:
+        raise WorkError(ErrorKind.INVALID_PARAMETERS, str(error)) from error
+    if before.model_copy(update={"content_credentials": after.content_credentials}) != after:
+        raise WorkError(ErrorKind.INTERNAL, "the image lost its provenance with its label")
+    return after

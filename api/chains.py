@@ -1,0 +1,115 @@
+"""Chains: the job that removes the label of another one's image, and who is given the copy."""
+
+import asyncio
+import contextlib
+from datetime import UTC, datetime
+
+from temporalio.common import WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+
+from activities.artifacts import ArtifactStore
+from activities.errors import WorkError
+from activities.models import ArtifactRef
+from activities.records import DeliveryRecord, put_delivery
+from api.jobs import Jobs
+from api.outage import answered
+from api.problems import NotRemovable, StoreUnavailable
+from api.schemas import RemoveLabelRequest
+from workflows.chain import in_chain, is_removal, may_have_successor, removal_id, removal_input
+from workflows.messages import JobView
+from workflows.state_machine import JobState
+
+_RECORD_SECONDS = 10.0
+
+
+class Chains:
+    """The chains of one tenant's jobs."""
+
+    def __init__(self, jobs: Jobs, store: ArtifactStore) -> None:
+        self._jobs = jobs
+        self._store = store
+
+    async def placed(self, view: JobView) -> JobView:
+        """The job as a part of its chain, whose state is read from both jobs."""
+        return in_chain(view, await self._successor(view))
+
+    async def _successor(self, view: JobView) -> JobView | None:
+        """The job that removes the label of this one's image, if there is one."""
+        if not may_have_successor(view):
+            return None
+        return await self._jobs.read_if_any(removal_id(view.id))
+
+    async def last_finished(self, view: JobView) -> JobView:
+        """The chain's last job that has an image; the given one if none has."""
+        if is_removal(view) and view.state is not JobState.SUCCESS and view.request is not None:
+            return await self._jobs.read(view.request.predecessor_id or "")
+        successor = await self._successor(view)
+        return successor if successor and successor.state is JobState.SUCCESS else view
+
+    async def remove_label(self, job_id: str, asked: RemoveLabelRequest) -> JobView:
+        """Start the successor of a job, or give the one that there is; one that failed again."""
+        view = await self._jobs.read(job_id)
+        _refuse_without_label(view)
+        # Nothing is started for an image that is lost.
+        await self._jobs.image(view)
+        known = await self._successor(view)
+        if known is None or _may_be_repeated(known):
+            await self._start_removal(view, asked, _reuse_policy(known))
+        return await self._jobs.read(removal_id(view.id))
+
+    async def _start_removal(
+        self, view: JobView, asked: RemoveLabelRequest, policy: WorkflowIDReusePolicy
+    ) -> None:
+        request = removal_input(view, self._jobs.source, datetime.now(UTC))
+        if asked.priority is not None:
+            request = request.model_copy(update={"priority": asked.priority})
+        # Whoever is quicker starts it, and the other one is given it.
+        with contextlib.suppress(WorkflowAlreadyStartedError):
+            async with answered():
+                await self._jobs.start(removal_id(view.id), request, policy)
+
+    async def record_delivery(self, view: JobView, artifact: ArtifactRef, address: str) -> None:
+        """Put on record who is given an unlabelled copy, at which network address.
+
+        To be awaited before it is given; raises `StoreUnavailable` where it can't be recorded.
+        """
+        if not is_removal(view):
+            return
+        delivery = DeliveryRecord(
+            job_id=(view.request.predecessor_id if view.request else None) or view.id,
+            removal_job_id=view.id,
+            delivered_to=self._jobs.source,
+            address=address,
+            delivered_at=datetime.now(UTC),
+            sha256=artifact.sha256,
+        )
+        try:
+            async with asyncio.timeout(_RECORD_SECONDS):
+                await put_delivery(self._store, delivery)
+        except (TimeoutError, WorkError) as error:
+            message = "The artifact store takes no record of who is given this copy."
+            raise StoreUnavailable(message) from error
+
+
+def _refuse_without_label(view: JobView) -> None:
+    """Only an image that was generated here has a label to be removed."""
+    if is_removal(view):
+        raise NotRemovable("The job is itself the removal of a label.", view.state)
+    if view.state is not JobState.SUCCESS:
+        raise NotRemovable(f"The job is {view.state}: it has no image.", view.state)
+
+
+def _may_be_repeated(removal: JobView) -> bool:
+    return removal.state.is_terminal and removal.state is not JobState.SUCCESS
+
+
+def _reuse_policy(known: JobView | None) -> WorkflowIDReusePolicy:
+    """A removal that succeeded is never run again, whoever else asks at the same moment.
+
+    To Temporal one that was cancelled is a completed one, too.
+    """
+    if known is None:
+        return WorkflowIDReusePolicy.REJECT_DUPLICATE
+    if known.state is JobState.CANCELLED:
+        return WorkflowIDReusePolicy.ALLOW_DUPLICATE
+    return WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY

@@ -1,0 +1,51 @@
+"""What the routes below `/v1/jobs` have in common in the OpenAPI document."""
+
+from typing import Annotated, Any
+
+from fastapi import Path
+
+from api.openapi import problem
+from api.schemas import JobResponse
+
+# What a client that polls had better wait between two looks.
+POLL_SECONDS = 1
+
+JobId = Annotated[
+    str, Path(description="The job's id", examples=["3f0c9a52b1d84e0f8d4c7a6b5e2f1a90"])
+]
+
+RETRY_AFTER = {
+    "description": "Seconds until another look is worth while",
+    "schema": {"type": "integer"},
+}
+ETAG = {"description": "Of exactly this answer", "schema": {"type": "string"}}
+NOT_FOUND = problem("There is no job with this id")
+UNAVAILABLE = {
+    **problem("Temporal or the artifact store is out of reach for now"),
+    "headers": {"Retry-After": RETRY_AFTER},
+}
+INVALID = problem("The request has faults; `errors` names each of them")
+BODY: dict[int | str, dict[str, Any]] = {
+    400: problem("The body is not valid JSON"),
+    408: problem("The body did not arrive in time"),
+    413: problem("The body is larger than `DARKROOM_MAX_BODY_BYTES`"),
+    415: problem("The body is not sent as JSON"),
+    422: INVALID,
+}
+CONTROL: dict[int | str, dict[str, Any]] = {
+    **BODY,
+    200: {"description": "The state is reached, or was already"},
+    202: {
+        "description": "The wish is on record and will be carried out, whatever dies meanwhile; "
+        "`pending_request` shows it",
+        "model": JobResponse,
+        "headers": {"Retry-After": RETRY_AFTER},
+    },
+    404: NOT_FOUND,
+    503: UNAVAILABLE,
+}
+REFUSED = problem("The job's state doesn't allow it; see `current_state` and `allowed_events`")
+ACCEPTED_HEADERS = {
+    "Location": {"description": "The job", "schema": {"type": "string"}},
+    "Retry-After": RETRY_AFTER,
+}
