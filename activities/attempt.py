@@ -24,7 +24,7 @@ from activities.models import (
     WorkInput,
     WorkResult,
 )
-from activities.ownership import JobLostError, Ownership
+from activities.ownership import Grant, JobLostError, Ownership
 
 # Short enough that a cancel is heard in a quarter of a second; a job shorter than that costs none.
 HEARTBEAT_INTERVAL = timedelta(milliseconds=250)
@@ -76,6 +76,7 @@ class Attempt:
         self._percent = self._percent_of(self._step)
         self._note = ""
         self._owned_at = -math.inf
+        self._grant: Grant | None = None
         self._furthest = Phase.LOAD
         self._begin()
         self._turn_to(Phase.LOAD)
@@ -182,7 +183,7 @@ class Attempt:
                 self._heed_cancellation()
 
     async def _claim_and(self, work: Callable[["Attempt"], Awaitable[WorkResult]]) -> WorkResult:
-        await self._ownership.claim(self.input.dispatch)
+        self._grant = await self._ownership.claim(self.input.dispatch)
         self._owned_at = time.monotonic()
         # Waiting for the claim's answer was no idleness.
         self._begin()
@@ -254,7 +255,9 @@ class Attempt:
         self._has_moved = False
 
     def _move(self) -> None:
-        self._moved_at, self._moved_on, self._has_moved = time.monotonic(), datetime.now(UTC), True
+        # By Temporal's clock, so that a job's times are in order whatever this machine's is set to.
+        now = self._grant.earliest() if self._grant else datetime.now(UTC)
+        self._moved_at, self._moved_on, self._has_moved = time.monotonic(), now, True
 
     def _turn_to(self, phase: Phase) -> None:
         if _PHASES.index(phase) > _PHASES.index(self._furthest):
@@ -280,7 +283,7 @@ class Attempt:
             checkpoint=self.checkpoint,
             load=load_per_core(),
             has_moved=self._has_moved,
-            sent_at=datetime.now(UTC),
+            sent_at=self._grant.latest() if self._grant else None,
         )
 
     def _failure(self, error: WorkError) -> ApplicationError:

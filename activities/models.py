@@ -222,7 +222,8 @@ class AttemptHeartbeat(Model):
     `idle_seconds` is the time since the last progress by the worker's monotonic clock, so that
     a reader needs no agreement between two wall clocks; where the attempt has not yet got beyond
     what it began with (`has_moved`), since it began. `load` is the worker's load per core.
-    `sent_at` is the worker's wall clock: only the difference to its claim's means anything.
+    `sent_at` is Temporal's clock, as the claim told it, and rather late than early; None where the
+    claim told none.
     """
 
     progress: Progress
@@ -238,14 +239,16 @@ CLAIM_REFUSED = "CLAIM_REFUSED"
 
 
 class ClaimInput(Model):
-    """Asks the job for the right to start: sent by a worker before it touches its engine.
-
-    `sent_at` is the worker's wall clock, by which the job learns how it differs from its own.
-    """
+    """Asks the job for the right to start: sent by a worker before it touches its engine."""
 
     dispatch: int
     worker: str = Field(min_length=1, max_length=MAX_WORKER_LENGTH)
-    sent_at: UtcTime | None = None
+
+
+class ClaimResult(Model):
+    """The job is granted, at a time by Temporal's clock: the worker's own may be set meanwhile."""
+
+    granted_at: UtcTime
 
 
 class WorkInput(Model):

@@ -1,7 +1,9 @@
 """Whether an attempt owns its job: asked before the engine is touched, and before a write."""
 
 import asyncio
-from datetime import UTC, datetime
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from temporalio import activity
@@ -13,18 +15,44 @@ from temporalio.client import (
 )
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.models import AttemptHeartbeat, ClaimInput
+from activities.models import AttemptHeartbeat, ClaimInput, ClaimResult
 
 
 class JobLostError(Exception):
     """The job belongs to somebody else now, or is over: whatever this attempt made is void."""
 
 
+@dataclass(frozen=True)
+class Grant:
+    """A claim that was granted at `at` by Temporal's clock, between two moments of this process.
+
+    `asked` and `answered` are of the monotonic clock, which nobody can set. `at` is None where a
+    workflow of an older build has answered.
+    """
+
+    at: datetime | None
+    asked: float
+    answered: float
+
+    def latest(self) -> datetime | None:
+        """Temporal's time now, or somewhat later."""
+        return self._after(self.asked)
+
+    def earliest(self) -> datetime:
+        """Temporal's time now, or somewhat earlier; this machine's where the claim told none."""
+        return self._after(self.answered) or datetime.now(UTC)
+
+    def _after(self, moment: float) -> datetime | None:
+        passed = timedelta(seconds=time.monotonic() - moment)
+        return self.at + passed if self.at else None
+
+
 class Ownership(Protocol):
     """The attempt's right to work on its job."""
 
-    async def claim(self, dispatch: int) -> None:
+    async def claim(self, dispatch: int) -> Grant:
         """Become the job's owner, or raise `JobLostError`. May be asked again after a failure."""
+        ...
 
     async def confirm(self, heartbeat: AttemptHeartbeat) -> None:
         """Raise `JobLostError` unless the server still counts this attempt as the job's."""
@@ -37,30 +65,29 @@ class TemporalOwnership:
         self._client = client
         self._claim_update = claim_update
 
-    async def claim(self, dispatch: int) -> None:
+    async def claim(self, dispatch: int) -> Grant:
         """Waits as long as no workflow worker answers; the attempt's heartbeats go on meanwhile."""
-        worker = self._client.identity
-        while not await self._try_claim(
-            ClaimInput(dispatch=dispatch, worker=worker, sent_at=datetime.now(UTC))
-        ):
+        claim = ClaimInput(dispatch=dispatch, worker=self._client.identity)
+        while (grant := await self._try_claim(claim)) is None:
             activity.logger.warning("no workflow worker has answered the claim; asking again")
             await asyncio.sleep(_CLAIM_PAUSE_SECONDS)
+        return grant
 
-    async def _try_claim(self, claim: ClaimInput) -> bool:
-        info = activity.info()
+    async def _try_claim(self, claim: ClaimInput) -> Grant | None:
+        info, asked = activity.info(), time.monotonic()
         handle = self._client.get_workflow_handle(
             info.workflow_id or "", run_id=info.workflow_run_id
         )
         try:
             # The id makes it one claim, however often it is asked.
-            await handle.execute_update(
+            answer: object = await handle.execute_update(
                 self._claim_update, claim, id=f"{self._claim_update}-{claim.dispatch}"
             )
         except WorkflowUpdateRPCTimeoutOrCancelledError as error:
             # The SDK's word for two things: nobody answered, and this attempt was cancelled.
             if isinstance(error.__cause__, asyncio.CancelledError):
                 raise error.__cause__ from None
-            return False
+            return None
         except WorkflowUpdateFailedError as error:
             raise JobLostError(str(error.cause)) from error
         except RPCError as error:
@@ -68,8 +95,9 @@ class TemporalOwnership:
                 raise JobLostError("the job is over") from error
             if error.status not in _PASSING:
                 raise
-            return False
-        return True
+            return None
+        granted_at = ClaimResult.model_validate(answer).granted_at if answer else None
+        return Grant(granted_at, asked, time.monotonic())
 
     async def confirm(self, heartbeat: AttemptHeartbeat) -> None:
         """Takes about 2 ms. A job that was only asked to stop is still owned."""

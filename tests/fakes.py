@@ -1,8 +1,10 @@
 """Fakes: they implement the protocols of the code, and nothing is patched."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 from temporalio import activity
@@ -16,7 +18,7 @@ from activities.models import (
     WorkInput,
     WorkResult,
 )
-from activities.ownership import JobLostError, TemporalOwnership
+from activities.ownership import Grant, JobLostError, TemporalOwnership
 
 # Hands images out without a visible label.
 UNLABELLED = Finisher(label=None, provider="Darkroom", with_parameters=False)
@@ -64,13 +66,15 @@ class FakeOwnership:
 
     def __init__(self) -> None:
         self.claims: list[ClaimInput] = []
+        self.granted_at = datetime.now(UTC)
         self.is_lost = False
 
-    async def claim(self, dispatch: int) -> None:
+    async def claim(self, dispatch: int) -> Grant:
         """See `Ownership.claim`."""
         if self.is_lost:
             raise JobLostError("the job is over")
         self.claims.append(ClaimInput(dispatch=dispatch, worker="fake"))
+        return Grant(self.granted_at, time.monotonic(), time.monotonic())
 
     async def confirm(self, heartbeat: AttemptHeartbeat) -> None:
         """See `Ownership.confirm`."""

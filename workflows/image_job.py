@@ -12,7 +12,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
-    from activities.models import CLAIM_REFUSED, ClaimInput, WorkInput, WorkResult
+    from activities.models import CLAIM_REFUSED, ClaimInput, ClaimResult, WorkInput, WorkResult
     from workflows.job import Job
     from workflows.job_input import UnreadableInputError, read_input
     from workflows.job_record import JobRecord, memo_corrections
@@ -255,7 +255,7 @@ class ImageJobWorkflow:
             outcome = read_result(work.result(), workflow.payload_converter(), worker)
         except ActivityError as error:
             outcome = read_failure(error, worker)
-            if outcome.heard_at is not None and self._job.can_tell_outages:
+            if outcome.heard_at is not None and claimed:
                 at = await lost_at(error.scheduled_event_id)
                 silence = self._job.silence_before(at, outcome.heard_at) if at else timedelta(0)
                 if silence > OUTAGE_SILENCE:
@@ -292,11 +292,12 @@ class ImageJobWorkflow:
         self._limit_reached = True
 
     @workflow.update(name=UPDATE_CLAIM)
-    def claim(self, input: ClaimInput) -> None:
+    def claim(self, input: ClaimInput) -> ClaimResult:
         """START: the worker that asks owns the job until its attempt ends."""
-        self._job.claim(input.worker, input.sent_at)
+        self._job.claim(input.worker)
         self._publish()
         self._set_alarm(max(self._job.processing_left, timedelta(0)))
+        return ClaimResult(granted_at=workflow.now())
 
     @claim.validator
     def refuse_claim(self, input: ClaimInput) -> None:

@@ -54,8 +54,6 @@ class Job:
         self._extended_limit: timedelta | None = None
         self._moved_at = -options.RECENT_PROGRESS
         self._idle_before = timedelta(0)
-        # By how much the job's clock is ahead of its worker's, at the most.
-        self._clock_offset: timedelta | None = None
         self._now = clock
         self._rng = rng
 
@@ -118,9 +116,8 @@ class Job:
             return "this attempt is over, or another one has taken over"
         return None
 
-    def claim(self, worker: str, sent_at: datetime | None = None) -> None:
+    def claim(self, worker: str) -> None:
         """START: the worker owns the job until its attempt ends."""
-        self._clock_offset = self._now() - sent_at if sent_at else None
         self._started_from = self.record.status.checkpoint
         self._idle_before = self._processed - self._moved_at
         self._apply(
@@ -198,16 +195,9 @@ class Job:
     def silence_before(self, lost_at: datetime, heard_at: datetime) -> timedelta:
         """How long the worker had said nothing when the server gave its attempt up, at the least.
 
-        A claim that took long to arrive makes the offset larger, and the silence smaller.
+        No longer than since it claimed the job, whatever it said.
         """
-        if self._clock_offset is None:
-            return timedelta(0)
-        return lost_at - heard_at - self._clock_offset
-
-    @property
-    def can_tell_outages(self) -> bool:
-        """Whether its worker's clock is known."""
-        return self.state is JobState.PROCESSING and self._clock_offset is not None
+        return lost_at - max(heard_at, self.record.updated_at)
 
     def settle_outage(self, failure: AttemptFailure, silence: timedelta) -> None:
         """An attempt was given up by a server that could not hear its worker."""

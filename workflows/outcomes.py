@@ -23,7 +23,7 @@ from workflows.options import HEARTBEAT_TIMEOUT
 class AttemptFailure:
     """Why an attempt ended without a result. `by_watchdog`: nobody reported it, it was noticed.
 
-    `heard_at`: the worker's own clock when it sent the last heartbeat, where heartbeats ceased.
+    `heard_at`: when the worker sent its last heartbeat by Temporal's clock, where they ceased.
     """
 
     message: str

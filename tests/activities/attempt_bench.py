@@ -33,6 +33,7 @@ from activities.models import (
     WorkInput,
     WorkResult,
 )
+from activities.ownership import Grant
 from activities.scratch import Scratch
 from tests.fakes import UNLABELLED, FakeEngine, FakeOwnership, FakeRun
 
@@ -77,8 +78,9 @@ class FaultyStore(LocalArtifactStore):
 class PendingOwnership(FakeOwnership):
     """Nobody answers the claim."""
 
-    async def claim(self, dispatch: int) -> None:
+    async def claim(self, dispatch: int) -> Grant:
         await asyncio.Event().wait()
+        return await super().claim(dispatch)
 
 
 class RaisingEngine(FakeEngine):

@@ -8,7 +8,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError
 
 with workflow.unsafe.imports_passed_through():
-    from activities.models import ClaimInput, Model
+    from activities.models import ClaimInput, ClaimResult, Model
 
 REFUSED_DISPATCH = 13
 ACTIVITY_ID = "attempt-1"
@@ -56,9 +56,10 @@ class ProbeWorkflow:
         self._wish = name
 
     @workflow.update
-    def claim(self, input: ClaimInput) -> None:
+    def claim(self, input: ClaimInput) -> ClaimResult:
         """Remember who claimed."""
         self._claims.append(input.dispatch)
+        return ClaimResult(granted_at=workflow.now())
 
     @claim.validator
     def refuse(self, input: ClaimInput) -> None:

@@ -1,6 +1,7 @@
 """What an attempt tells of its movement: a step or a phase beyond those it began with."""
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from activities.engines.base import EngineEvent, StepDone
@@ -20,7 +21,6 @@ async def has_moved(path: Path, engine: FakeEngine, checkpoint: CheckpointRef | 
             await asyncio.sleep(0.02)
     attempt.cancel()
     await asyncio.wait([attempt])
-    assert all(beat.sent_at is not None for beat in bench.heartbeats)
     return bench.heartbeats[-1].has_moved
 
 
@@ -33,3 +33,17 @@ async def test_a_step_is_movement_only_beyond_the_checkpoint(tmp_path: Path) -> 
     again: list[EngineEvent] = [StepDone(3, 4)]
     assert await has_moved(tmp_path / "further", held(*again), checkpoint)
     assert await has_moved(tmp_path / "first", held(StepDone(1, 4)), None)
+
+
+async def test_times_are_by_temporals_clock_whatever_this_machine_says(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, held(StepDone(1, 4)))
+    bench.ownership.granted_at = granted_at = datetime(2031, 1, 1, tzinfo=UTC)
+    attempt = bench.start()
+    async with asyncio.timeout(10):
+        while not bench.heartbeats or bench.heartbeats[-1].progress.step < 1:
+            await asyncio.sleep(0.02)
+    attempt.cancel()
+    await asyncio.wait([attempt])
+    beat = bench.heartbeats[-1]
+    assert beat.sent_at is not None
+    assert granted_at <= beat.progress.at <= beat.sent_at < granted_at + timedelta(seconds=20)

@@ -15,7 +15,7 @@ from temporalio.service import RetryConfig
 from temporalio.testing import ActivityEnvironment
 
 from activities.models import AttemptHeartbeat, Phase, Progress
-from activities.ownership import JobLostError, TemporalOwnership
+from activities.ownership import Grant, JobLostError, TemporalOwnership
 from tests.activities.outage import relaying_to
 from tests.activities.probe import Probe, probing, result_of
 from tests.activities.probe_workflow import REFUSED_DISPATCH, ProbeWorkflow
@@ -61,7 +61,11 @@ class Asking:
 
 def claiming(client: Client, dispatch: int = 1) -> Asking:
     ownership = TemporalOwnership(client)
-    return Asking(lambda: ownership.claim(dispatch))
+
+    async def claim() -> None:
+        await ownership.claim(dispatch)
+
+    return Asking(claim)
 
 
 def confirming(client: Client) -> Asking:
@@ -82,6 +86,27 @@ async def test_a_claim_that_is_granted_is_made_once(client: Client) -> None:
         handle = await probe.start("ask")
         assert await result_of(handle) == "owner"
         assert await handle.query(ProbeWorkflow.claims) == [1]
+
+
+async def test_a_grant_tells_temporals_time(client: Client) -> None:
+    grants: list[Grant] = []
+    ownership = TemporalOwnership(client)
+
+    async def claim() -> None:
+        grants.append(await ownership.claim(1))
+
+    asking = Asking(claim)
+    asking.let_go.set()
+    async with probing(client, asking.ask) as probe:
+        handle = await probe.start("ask")
+        assert await result_of(handle) == "owner"
+        [grant], described = grants, await handle.describe()
+    assert described.close_time is not None
+    assert grant.at is not None
+    assert described.start_time <= grant.at <= described.close_time
+    latest = grant.latest()
+    assert latest is not None
+    assert grant.at < grant.earliest() < latest
 
 
 async def test_a_refused_claim_loses_the_job_with_the_reason(client: Client) -> None:

@@ -1,6 +1,10 @@
 """The clock of the worker and the API is set by an hour, while Temporal's goes right."""
 
+import os
+import re
+import signal
 import sys
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -13,6 +17,7 @@ import pytest
 from tests.end_to_end.gated_jobs import GATED_ENGINE, GatedJobs, Job
 from tests.end_to_end.shifted_clock import ShiftedClock, faketime_library
 from tests.end_to_end.stack import Stack, free_port, running, wait_until
+from tests.end_to_end.test_outage_moments import OUTAGE_SECONDS, frozen
 
 pytestmark = [
     pytest.mark.timeout(170),
@@ -101,13 +106,8 @@ def assert_undisturbed(job: Job) -> None:
     assert_in_order(job)
 
 
-def test_a_clock_that_is_set_forward_by_an_hour_disturbs_no_job(
-    stack: Stack, jobs: GatedJobs, clock: ShiftedClock
-) -> None:
-    see_no_job_disturbed(stack, jobs, clock, HOUR)
-
-
-def see_no_job_disturbed(
+@pytest.mark.parametrize("shift", [-HOUR, HOUR], ids=["back", "forward"])
+def test_a_clock_that_is_set_by_an_hour_disturbs_no_job(
     stack: Stack, jobs: GatedJobs, clock: ShiftedClock, shift: timedelta
 ) -> None:
     """Shift the clock between jobs that are at work, planned and yet to come."""
@@ -129,3 +129,52 @@ def see_no_job_disturbed(
     assert jobs.read("begun after")["created_at"] == accepted["created_at"]
     extension = jobs.read("at work")["extensions"][0]
     assert at(extension["until"]) - at(extension["at"]) == timedelta(minutes=2)
+
+
+@pytest.mark.parametrize("shift", [-HOUR, HOUR], ids=["back", "forward"])
+def test_progress_is_told_by_a_time_within_the_job(
+    stack: Stack, jobs: GatedJobs, clock: ShiftedClock, shift: timedelta
+) -> None:
+    jobs.submit("at work", STEPS, gate_after=2)
+    before = jobs.until("at work", "PROCESSING", step=2)
+    set_clock(stack, clock, shift)
+    jobs.open_gate("at work")
+    done = jobs.until("at work", "SUCCESS")
+    assert at(before["progress"]["at"]) <= at(done["progress"]["at"]) <= at(done["finished_at"])
+
+
+def test_a_worker_that_is_killed_after_its_clock_was_set_back_counts_as_lost(
+    stack: Stack, jobs: GatedJobs, clock: ShiftedClock
+) -> None:
+    jobs.submit("at work", STEPS, gate_after=2)
+    jobs.until("at work", "PROCESSING", step=2)
+    set_clock(stack, clock, -HOUR)
+    told = time.monotonic()
+    wait_until("it has been heard since", lambda: time.monotonic() - told > 2)
+    [killed] = stack.pids("worker.py")
+    os.kill(killed, signal.SIGKILL)
+    jobs.open_gate("at work")
+    job = jobs.until("at work", "SUCCESS")
+    assert_in_order(job)
+    assert [t["event"] for t in job["transitions"]] == ["START", "RETRY", "START", "COMPLETE"]
+    assert "lost" in job["transitions"][1]["message"], job["transitions"]
+    assert job["attempt"] == 2
+
+
+@pytest.mark.parametrize("shift", [-HOUR, HOUR], ids=["back", "forward"])
+def test_an_outage_is_known_for_what_it_is_and_how_long_whatever_clock_the_worker_has(
+    stack: Stack, jobs: GatedJobs, clock: ShiftedClock, shift: timedelta
+) -> None:
+    jobs.submit("at work", STEPS, gate_after=2)
+    jobs.until("at work", "PROCESSING", step=2)
+    set_clock(stack, clock, shift)
+    with frozen(stack):
+        began = time.monotonic()
+        wait_until("it was away", lambda: time.monotonic() - began > OUTAGE_SECONDS)
+    jobs.open_gate("at work")
+    job = jobs.until("at work", "SUCCESS")
+    assert job["attempt"] == 1, job["transitions"]
+    for loss in [t for t in job["transitions"] if t["event"] == "RETRY"]:
+        said = re.search(r"Temporal was out of reach for about (\d+) s", loss["message"])
+        assert said is not None, loss
+        assert int(said[1]) < HOUR.total_seconds() / 2

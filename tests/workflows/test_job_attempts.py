@@ -183,29 +183,16 @@ def test_free_losses_in_outages_are_bounded() -> None:
     assert job.record.status.error.kind == ErrorKind.WORKER_LOST
 
 
-@pytest.mark.parametrize("ahead", [-3600, 0, 3600])
-def test_silence_is_told_whatever_the_workers_clock_says(ahead: float) -> None:
-    clock, worker = Clock(), timedelta(seconds=ahead)
-    job = new_job(clock)
-    job.next_dispatch()
-    job.claim(WORKER, clock.now + worker)
-    assert job.can_tell_outages
-    heard_at = clock.now + worker + timedelta(seconds=30)
-    assert job.silence_before(clock.now + timedelta(seconds=34.5), heard_at).total_seconds() == 4.5
-
-
-def test_claim_that_took_long_to_arrive_makes_no_outage() -> None:
+def test_silence_is_from_the_last_heartbeat_to_the_loss() -> None:
     clock = Clock()
-    job = new_job(clock)
-    job.next_dispatch()
-    job.claim(WORKER, clock.now - timedelta(seconds=60))
-    lost_at = clock.now + timedelta(seconds=34)
-    silence = job.silence_before(lost_at, clock.now + timedelta(seconds=30))
-    assert silence < options.OUTAGE_SILENCE
+    job, lost_at = claimed_job(clock), clock.now + timedelta(seconds=34.5)
+    assert job.silence_before(lost_at, clock.now + timedelta(seconds=30)).total_seconds() == 4.5
 
 
-def test_worker_of_an_older_build_tells_nothing_of_outages() -> None:
-    assert not claimed_job(Clock()).can_tell_outages
+def test_silence_is_no_longer_than_the_attempt_whatever_it_said() -> None:
+    clock = Clock()
+    job, lost_at = claimed_job(clock), clock.now + timedelta(seconds=4)
+    assert job.silence_before(lost_at, clock.now - timedelta(hours=1)).total_seconds() == 4
 
 
 def test_failure_without_a_checkpoint_keeps_the_last_one() -> None:
