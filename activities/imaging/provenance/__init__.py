@@ -1,0 +1,1 @@
+"""Machine-readable provenance inside image files: written, read, carried over and signed."""
