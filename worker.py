@@ -37,6 +37,7 @@ from activities.label_settings import LabelSettings
 from activities.ownership import TemporalOwnership
 from activities.scratch import Scratch
 from activities.settings import SettingsError, WorkerSettings
+from activities.signing import Signer
 from activities.watermark import WatermarkActivities
 from workflows.archiving import VisibleClosedJobs, ensure_archiver
 from workflows.client import WORKER_HEARTBEAT_INTERVAL, connect
@@ -146,10 +147,11 @@ class _WorkParts:
             activities = GenerationActivities(work, finisher)
             self._serve(activities.generate_image, generate_task_queue(name), slots)
 
-    async def add_postprocessing(self) -> None:
+    async def add_postprocessing(self, signer: Signer) -> None:
         """One queue for all labels."""
         slots = self._settings.postprocess_slots
-        activities = WatermarkActivities(await self._start("label-remover", LABEL_REMOVER, slots))
+        work = await self._start("label-remover", LABEL_REMOVER, slots)
+        activities = WatermarkActivities(work, signer)
         self._serve(activities.remove_watermark, POSTPROCESS_TASK_QUEUE, slots)
 
     async def _start(self, name: str, spec: str, slots: int) -> EngineWork:
@@ -201,7 +203,7 @@ async def _prepare(
     if "generate" in parts:
         await work.add_generation(labels.finisher())
     if "postprocess" in parts:
-        await work.add_postprocessing()
+        await work.add_postprocessing(labels.signer())
     process.client = client
 
 
@@ -263,9 +265,10 @@ def _read_settings() -> WorkerSettings:
 
 
 def _read_label_settings() -> LabelSettings:
-    """Also draws the label once, and reads all profiles: what is wrong is said at the start."""
+    """Draws the label, reads all profiles and signs once, to say at the start what is wrong."""
     settings = LabelSettings.from_environ(os.environ)
     settings.known_labels()
+    settings.signer()
     return settings
 
 

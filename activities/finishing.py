@@ -4,7 +4,7 @@ Pure, and the same for every attempt: equal images are finished to equal bytes.
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from activities.errors import ErrorKind, WorkError
 from activities.imaging.inspection import ImageFacts, inspect_image
@@ -24,6 +24,7 @@ from activities.imaging.provenance.record import (
 )
 from activities.imaging.stills import Still, UnfitImageError, encode_png, open_still
 from activities.models import CarriedProvenance, GenerationParameters
+from activities.signing import NoSigner, Signer
 
 Box = tuple[int, int, int, int]
 
@@ -54,6 +55,7 @@ class Finisher:
     label: LabelProfile | None
     provider: str
     with_parameters: bool
+    signer: Signer = field(default_factory=NoSigner)
 
     def finish(
         self, data: bytes, facts: ImageFacts, parameters: GenerationParameters, engine: str
@@ -66,6 +68,7 @@ class Finisher:
             labelled, covered = self._labelled(data, facts)
             provenance = self._provenance(data, parameters, facts, engine)
             written = write_provenance(labelled, provenance)
+            written = self.signer.sign(written, facts.media_type)
             carried = read_back(written, provenance)
             return FinishedImage(written, inspect_image(written), carried, covered)
         except UnfitImageError as error:

@@ -9,6 +9,7 @@ from activities.finishing import Finisher
 from activities.imaging.labels.lettering import DEFAULT_OPACITY, own_profile
 from activities.imaging.labels.profile import Anchor, LabelProfile
 from activities.settings import EnvironSettings, SettingsError
+from activities.signing import NoSigner, Signer, open_signer
 
 _TEXTS = {
     "de": "KI-generiert",
@@ -25,7 +26,7 @@ class LabelSettings(EnvironSettings):
     """Which label images carry, which ones of providers are known, and what files say.
 
     `label_profiles` is a folder of `*.json` files as `python -m activities.imaging.calibrate`
-    writes them. `label_text` wins over the language's own words.
+    writes them. `label_text` wins over the language's own words. The C2PA files are PEM.
     """
 
     visible_label: bool = True
@@ -36,6 +37,8 @@ class LabelSettings(EnvironSettings):
     label_anchor: Anchor = Anchor.BOTTOM_RIGHT
     label_profiles: Path | None = None
     provenance_parameters: bool = True
+    c2pa_certificates: Path | None = None
+    c2pa_private_key: Path | None = None
     provider_name: str = Field(default="Darkroom", min_length=1, max_length=200)
 
     def own_label(self) -> LabelProfile:
@@ -68,10 +71,21 @@ class LabelSettings(EnvironSettings):
         """All that can be on an image; raises `SettingsError`."""
         return [self.own_label(), *self.provider_labels()]
 
+    def signer(self) -> Signer:
+        """Who signs what leaves the service, if anybody does; raises `SettingsError`."""
+        certificates, private_key = self.c2pa_certificates, self.c2pa_private_key
+        if certificates is None and private_key is None:
+            return NoSigner()
+        if certificates is None or private_key is None:
+            missing = "CERTIFICATES" if certificates is None else "PRIVATE_KEY"
+            raise SettingsError(f"DARKROOM_C2PA_{missing}: must be set where the other one is")
+        return open_signer(certificates, private_key)
+
     def finisher(self) -> Finisher:
         """What generated images are finished with; raises `SettingsError`."""
         return Finisher(
             label=self.own_label() if self.visible_label else None,
             provider=self.provider_name,
             with_parameters=self.provenance_parameters,
+            signer=self.signer(),
         )

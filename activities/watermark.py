@@ -18,13 +18,15 @@ from activities.models import (
     WorkResult,
 )
 from activities.records import LabelRecord, put_record
+from activities.signing import NoSigner, Signer
 
 
 class WatermarkActivities:
     """Removes visible labels from images of this service, for those who own them."""
 
-    def __init__(self, work: EngineWork) -> None:
+    def __init__(self, work: EngineWork, signer: Signer | None = None) -> None:
         self._work = work
+        self._signer = signer or NoSigner()
 
     @activity.defn
     async def remove_watermark(self, input: WorkInput) -> WorkResult:
@@ -43,14 +45,19 @@ class WatermarkActivities:
             made = await work.make(attempt, scratch, parameters)
         if made is None:
             return attempt.stopped()
-        facts = await work.inspect(made.data)
-        provenance = await work.in_thread(
-            lambda: _carried_on(source, made.data), "the image's provenance could not be read"
+        data, provenance = await work.in_thread(
+            lambda: self._signed(source, made.data, task), "the copy could not be signed"
         )
-        artifact = await work.keep_image(attempt, made.data, facts)
+        artifact = await work.keep_image(attempt, data, await work.inspect(data))
         return attempt.result(
             artifact=artifact, checkpoint=None, removed=made.removed, provenance=provenance
         )
+
+    def _signed(
+        self, source: bytes, clean: bytes, task: RemovalTask
+    ) -> tuple[bytes, CarriedProvenance]:
+        signed = self._signer.sign_edit(clean, task.source.media_type, source)
+        return signed, _carried_on(source, signed)
 
     async def _read_source(self, task: RemovalTask) -> bytes:
         try:

@@ -16,13 +16,11 @@ from typing import Any, Protocol
 import httpx
 from temporalio.client import Client
 
-from activities.engines.base import ImageDone
 from activities.engines.procedural import ProceduralEngine
-from activities.imaging.inspection import inspect_image
 from activities.imaging.removal import Pristine, restore_own
-from activities.label_settings import LabelSettings
 from activities.models import GenerationParameters
 from tests.end_to_end.stack import Stack
+from tests.end_to_end.undisturbed import made_undisturbed
 from workflows.messages import job_id_of
 from workflows.state_machine import TRANSITIONS, JobEvent, JobState
 
@@ -141,11 +139,8 @@ async def check_image(violations: Violations, api: httpx.AsyncClient, job: Json)
 @cache
 def undisturbed(parameters: str) -> tuple[str, str]:
     """The sha256 of what is handed out when nobody disturbs it, and of its copy without label."""
-    engine, asked = ProceduralEngine(), GenerationParameters.model_validate_json(parameters)
-    engine.load()
-    finisher = LabelSettings().finisher()
-    [data] = [event.data for event in engine.run(asked, None) if isinstance(event, ImageDone)]
-    finished = finisher.finish(data, inspect_image(data), asked, "procedural")
+    asked = GenerationParameters.model_validate_json(parameters)
+    finished = made_undisturbed(ProceduralEngine(), "procedural", asked)
     if finished.covered is None:
         raise RuntimeError("no label was drawn")
     pristine = Pristine(finished.covered.box, finished.covered.file)

@@ -257,7 +257,7 @@ class ImageJobWorkflow:
             outcome = read_failure(error, worker)
             if outcome.heard_at is not None and claimed:
                 at = await lost_at(error.scheduled_event_id)
-                silence = self._job.silence_before(at, outcome.heard_at) if at else timedelta(0)
+                silence = at - outcome.heard_at if at else timedelta(0)
                 if silence > OUTAGE_SILENCE:
                     self._job.settle_outage(outcome, silence)
                     return

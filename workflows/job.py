@@ -192,13 +192,6 @@ class Job:
         """The input can never be worked on."""
         self._fail(ErrorKind.INVALID_PARAMETERS, reason, WATCHDOG)
 
-    def silence_before(self, lost_at: datetime, heard_at: datetime) -> timedelta:
-        """How long the worker had said nothing when the server gave its attempt up, at the least.
-
-        No longer than since it claimed the job, whatever it said.
-        """
-        return lost_at - max(heard_at, self.record.updated_at)
-
     def settle_outage(self, failure: AttemptFailure, silence: timedelta) -> None:
         """An attempt was given up by a server that could not hear its worker."""
         self._note_movement(failure.report)

@@ -37,6 +37,8 @@ def stack(tmp_path: Path, disk_folder: Path) -> Iterator[Stack]:
     settings = {
         "DARKROOM_STORE_URL": (disk_folder / "store").as_uri(),
         "DARKROOM_HEALTH_PORT": str(free_port()),
+        # So that there is one file for each job.
+        "DARKROOM_VISIBLE_LABEL": "off",
     }
     with running(Stack(tmp_path / "data", command=(*way, *REAL), extra=settings)) as started:
         started.wait_until_ready()

@@ -1,6 +1,5 @@
 """Temporal goes away while jobs are at different moments of their lives; each goes on by itself."""
 
-import hashlib
 import os
 import signal
 import sys
@@ -12,10 +11,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from activities.engines.base import ImageDone
 from activities.models import GenerationParameters
 from tests.end_to_end.gated_jobs import GATED_ENGINE, PICTURE, GatedJobs, Job
 from tests.end_to_end.stack import Stack, is_listening, running, wait_until
+from tests.end_to_end.undisturbed import undisturbed_sha256
 from tests.end_to_end.watched_engines import GatedEngine
 
 pytestmark = [
@@ -115,9 +114,7 @@ def assert_unharmed(job: Job) -> None:
 def undisturbed(steps: int) -> str:
     """The hash of the image that nothing came between."""
     parameters = GenerationParameters(**PICTURE, num_inference_steps=steps)
-    *_, done = GatedEngine().run(parameters, None)
-    assert isinstance(done, ImageDone)
-    return hashlib.sha256(done.data).hexdigest()
+    return undisturbed_sha256(GatedEngine(), "gated", parameters)
 
 
 @pytest.mark.parametrize("outage", [frozen, killed])

@@ -1,7 +1,6 @@
 """A deploy under load: each worker is replaced in turn, and no job notices."""
 
 import asyncio
-import hashlib
 import signal
 from datetime import timedelta
 from itertools import groupby, pairwise
@@ -11,9 +10,9 @@ from uuid import uuid4
 import pytest
 from temporalio.client import Client
 
-from activities.engines.base import ImageDone
 from activities.engines.procedural import ProceduralEngine
 from activities.models import GenerationParameters
+from tests.end_to_end.undisturbed import undisturbed_sha256
 from tests.end_to_end.watched_engines import STEP_LOG, ComputedStep, computed_steps
 from tests.end_to_end.worker_process import WorkerProcess, worker
 from workflows.messages import ImageJobInput, JobView
@@ -70,11 +69,9 @@ def parameters(seed: int) -> GenerationParameters:
     )
 
 
-def undisturbed(seed: int) -> str:
+def undisturbed(seed: int, engine: str) -> str:
     """The hash of the image that nothing came between."""
-    *_, done = ProceduralEngine().run(parameters(seed), None)
-    assert isinstance(done, ImageDone)
-    return hashlib.sha256(done.data).hexdigest()
+    return undisturbed_sha256(ProceduralEngine(), engine, parameters(seed))
 
 
 def _is_amid(view: JobView, process: WorkerProcess) -> bool:
@@ -148,5 +145,5 @@ async def test_workers_are_replaced_in_turn_and_no_job_loses_an_attempt_or_a_ste
     for seed, view in enumerate(views):
         assert_went_on([s for s in steps if s.seed == seed], len(hand_backs(view)))
         assert view.status.result is not None
-        assert view.status.result.artifact.sha256 == undisturbed(seed)
+        assert view.status.result.artifact.sha256 == undisturbed(seed, engine)
     assert not list((data_dir / "tmp").glob("worker-*"))

@@ -200,6 +200,26 @@ async def timed_out(stage: Stage) -> JobHandle:
         return await _end(await stage.start(timeout_seconds=10))
 
 
+async def chained(stage: Stage) -> JobHandle:
+    """Its label is to be removed: it ends once its successor is there."""
+    async with stage.deciding(), stage.working(stage.work(succeed)):
+        handle = await stage.start(watermark="remove", label_terms_accepted=True)
+        stage.successor(handle)
+        return await _end(handle)
+
+
+async def removal(stage: Stage) -> JobHandle:
+    """The successor."""
+    async with (
+        stage.deciding(),
+        stage.working(stage.work(succeed)),
+        stage.removing(stage.work(succeed)),
+    ):
+        handle = await stage.start(watermark="remove", label_terms_accepted=True)
+        await _end(handle)
+        return await _end(stage.successor(handle))
+
+
 LIVES: tuple[Life, ...] = (
     success,
     retried,
@@ -216,6 +236,8 @@ LIVES: tuple[Life, ...] = (
     terminated,
     extended,
     timed_out,
+    chained,
+    removal,
 )
 
 

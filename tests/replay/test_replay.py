@@ -12,9 +12,10 @@ from temporalio.common import RawValue
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.worker import Replayer
 
-from tests.replay.record import HISTORIES, IDENTITY, LIVES
-from workflows.image_job import ImageJobWorkflow
-from workflows.messages import JobOutcome
+with workflow.unsafe.imports_passed_through():
+    from tests.replay.record import HISTORIES, IDENTITY, LIVES
+    from workflows.image_job import ImageJobWorkflow
+    from workflows.messages import JobOutcome
 
 RECORDED = sorted(HISTORIES.glob("*.json"))
 

@@ -183,18 +183,6 @@ def test_free_losses_in_outages_are_bounded() -> None:
     assert job.record.status.error.kind == ErrorKind.WORKER_LOST
 
 
-def test_silence_is_from_the_last_heartbeat_to_the_loss() -> None:
-    clock = Clock()
-    job, lost_at = claimed_job(clock), clock.now + timedelta(seconds=34.5)
-    assert job.silence_before(lost_at, clock.now + timedelta(seconds=30)).total_seconds() == 4.5
-
-
-def test_silence_is_no_longer_than_the_attempt_whatever_it_said() -> None:
-    clock = Clock()
-    job, lost_at = claimed_job(clock), clock.now + timedelta(seconds=4)
-    assert job.silence_before(lost_at, clock.now - timedelta(hours=1)).total_seconds() == 4
-
-
 def test_failure_without_a_checkpoint_keeps_the_last_one() -> None:
     job = claimed_job(Clock())
     job.settle(loss(checkpoint=checkpoint(12)))
