@@ -1,6 +1,5 @@
 """Removes a mark from a JPEG file, changing no block that the mark does not touch."""
 
-import warnings
 from collections.abc import Callable
 from io import BytesIO
 
@@ -52,7 +51,7 @@ def _restored(planes: list[Plane], on_step: Callable[[int, int], None]) -> list[
 def _refuse_undecodable(data: bytes, stream: Stream) -> None:
     """Decode once: Pillow's libjpeg is current and strict, the coefficient reader's is neither."""
     try:
-        with warnings.catch_warnings(), Image.open(BytesIO(data), formats=("JPEG",)) as image:
+        with Image.open(BytesIO(data), formats=("JPEG",)) as image:
             image.load()
             size = image.size
     except (OSError, SyntaxError, ValueError) as error:

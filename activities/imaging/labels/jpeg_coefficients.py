@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
-from jpeglib._bind import CJpegLib
+from jpeglib._bind import CJpegLib  # type: ignore[import-untyped, unused-ignore]
 from numpy.typing import NDArray
 
 from activities.imaging.labels.jpeg_stream import Frame, Stream, UnfitImageError, read_stream
 
 Coefficients: TypeAlias = NDArray[np.int16]
-"""Of one colour plane: (rows of blocks, blocks in a row, 8, 8), quantised, vertical frequency first."""
+"""Of one plane: (block rows, blocks in a row, 8, 8), quantised, vertical frequency first."""
 
 Table: TypeAlias = NDArray[np.uint16]
 """Quantisation steps, (8, 8), vertical frequency first."""
@@ -43,14 +43,29 @@ def read_coefficients(stream: Stream) -> tuple[list[Coefficients], list[Table]]:
 
 
 def write_coefficients(stream: Stream, planes: list[Coefficients]) -> bytes:
-    """The file with these coefficients instead of its own; everything else as in the stream."""
+    """The file with these coefficients instead of its own; everything else as in the stream.
+
+    Raises UnfitImageError where libjpeg gives up.
+    """
     contiguous = [np.ascontiguousarray(plane, np.int16) for plane in planes]
     with _as_path(stream.bare()) as source, _as_path(b"") as target:
+        _write(stream.frame, contiguous, source, target)
+        written = read_stream(Path(target).read_bytes())
+    return stream.with_scan_of(written)
+
+
+def _write(frame: Frame, planes: list[Coefficients], source: str, target: str) -> None:
+    """Write the file `target` with these coefficients and the parameters of `source`.
+
+    Raises UnfitImageError where libjpeg gives up: damage can make coefficients that no encoder
+    would, and that cannot be coded.
+    """
+    try:
         CJpegLib.write_jpeg_dct(
             source,
             target,
-            *_pointers(contiguous),
-            image_dims=(ctypes.c_int * 2)(stream.frame.height, stream.frame.width),
+            *_pointers(planes),
+            image_dims=(ctypes.c_int * 2)(frame.height, frame.width),
             block_dims=None,
             in_color_space=3 if len(planes) == 3 else 1,
             in_components=-1,
@@ -64,8 +79,8 @@ def write_coefficients(stream: Stream, planes: list[Coefficients]) -> bytes:
             markers=None,
             flags=["+OPTIMIZE_CODING"],
         )
-        written = read_stream(Path(target).read_bytes())
-    return stream.with_scan_of(written)
+    except OSError as error:
+        raise UnfitImageError("The JPEG image is damaged.") from error
 
 
 def _shapes(frame: Frame) -> list[tuple[int, int]]:

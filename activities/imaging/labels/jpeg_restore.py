@@ -9,7 +9,7 @@ turn to the next, so that coarse shapes settle before detail.
 import numpy as np
 from numpy.typing import NDArray
 
-from activities.imaging.labels.fill import fill_hidden
+from activities.imaging.labels.fill import fill_hidden, fill_smoothly
 from activities.imaging.labels.jpeg_prior import DCT, PATCH, smoothed
 from activities.imaging.labels.jpeg_window import Plane
 from activities.imaging.labels.mark import Floats
@@ -39,7 +39,8 @@ class Restoration:
     def __init__(self, plane: Plane) -> None:
         self._plane = plane
         self._area = _area_of(plane.marked)
-        self._strength = _mirrored(1 / np.maximum(plane.kept, _LEAST_KEPT) ** 2)[self._area]
+        strength: Floats = np.maximum(plane.kept, _LEAST_KEPT) ** -2
+        self._strength = _mirrored(strength)[self._area]
         self._noise = _noise(plane.steps)
         self._samples = _start(plane)
 
@@ -73,12 +74,14 @@ class Restoration:
 def _start(plane: Plane) -> Floats:
     """The mark undone sample by sample where it is faint, filled from around it where it is strong.
 
-    Too smooth a start is better than too noisy a one: the steps add detail, and remove little.
+    Too smooth a start is better than too noisy a one: the steps add detail, and remove little. The
+    better fill is worth its time only where it stays, under an opaque mark.
     """
     received = _samples(plane.received.reshape(-1, 64), plane)
-    undone = np.clip((received - plane.added) / np.maximum(plane.kept, _OPAQUE), 0, 255)
-    filled = fill_hidden(undone[..., None], plane.kept < _CLEAR)[..., 0]
-    trust = np.sqrt(plane.kept)
+    undone: Floats = np.clip((received - plane.added) / np.maximum(plane.kept, _OPAQUE), 0, 255)
+    fill = fill_hidden if (plane.kept <= _OPAQUE).any() else fill_smoothly
+    filled = fill(undone[..., None], plane.kept < _CLEAR)[..., 0]
+    trust: Floats = np.sqrt(plane.kept)
     start: Floats = trust * undone + (1 - trust) * filled
     return start
 
@@ -92,7 +95,7 @@ def _area_of(marked: NDArray[np.bool_]) -> tuple[slice, slice]:
     """What patches that hold a marked sample cover, in a mirrored plane."""
     rows, columns = np.nonzero(marked.any(axis=1))[0], np.nonzero(marked.any(axis=0))[0]
     if not rows.size:
-        return slice(0, PATCH), slice(0, PATCH)
+        return slice(0, 2 * PATCH), slice(0, 2 * PATCH)
     return (
         slice(int(rows[0]), int(rows[-1]) + 2 * PATCH + 1),
         slice(int(columns[0]), int(columns[-1]) + 2 * PATCH + 1),

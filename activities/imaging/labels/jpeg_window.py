@@ -1,7 +1,6 @@
 """The part of a JPEG image around a mark, plane by plane, as its encoder saw it."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,8 +61,10 @@ def planes_around(
     colour = _on_canvas(mark.colour, mark, window, frame) @ _TO_YCC.T + _OFFSETS
     touched = _touched_mcus(alpha[..., 0], frame)
     return [
-        _plane(frame, component, window, alpha[..., 0], colour[..., index], touched, *read)
-        for index, (component, *read) in enumerate(
+        _plane(
+            frame, component, window, alpha[..., 0], colour[..., index], touched, quantised, table
+        )
+        for index, (component, quantised, table) in enumerate(
             zip(frame.components, coefficients, tables, strict=True)
         )
     ]
@@ -89,18 +90,15 @@ def _on_canvas(values: Floats, mark: Mark, window: _Window, frame: Frame) -> Flo
     canvas = np.zeros((bottom - window.top, right - window.left, values.shape[-1]), np.float32)
     top, left = mark.top - window.top, mark.left - window.left
     canvas[top : top + mark.height, left : left + mark.width] = values
-    return _extended(canvas, window.bottom - bottom, window.right - right)
-
-
-def _extended(canvas: Floats, down: int, right: int) -> Floats:
-    mode: Literal["edge"] = "edge"
-    return np.pad(canvas, ((0, down), (0, right), (0, 0)), mode=mode)
+    beyond = ((0, window.bottom - bottom), (0, window.right - right), (0, 0))
+    return np.pad(canvas, beyond, mode="edge")
 
 
 def _touched_mcus(alpha: Floats, frame: Frame) -> NDArray[np.bool_]:
     wide, high = 8 * frame.across, 8 * frame.down
     rows, columns = alpha.shape[0] // high, alpha.shape[1] // wide
-    return (alpha > 0).reshape(rows, high, columns, wide).any(axis=(1, 3))
+    strongest: Floats = alpha.reshape(rows, high, columns, wide).max(axis=(1, 3))
+    return strongest > 0
 
 
 def _plane(
@@ -127,7 +125,7 @@ def _plane(
         blocks=blocks,
         received=received,
         steps=steps,
-        kept=1 - _shrunk(alpha, across, down)[in_samples],
+        kept=np.maximum(1 - _shrunk(alpha, across, down)[in_samples], 0),
         added=_shrunk(alpha * colour, across, down)[in_samples],
         touched=touched.repeat(component.down, 0).repeat(component.across, 1)[:rows, :columns],
     )
