@@ -7,6 +7,7 @@ import hashlib
 from dataclasses import dataclass, field
 
 from activities.errors import ErrorKind, WorkError
+from activities.imaging.errors import UnfitImageError
 from activities.imaging.inspection import ImageFacts, inspect_image
 from activities.imaging.labels.drawing import draw_label
 from activities.imaging.labels.profile import LabelProfile
@@ -22,7 +23,7 @@ from activities.imaging.provenance.record import (
     Provenance,
     RecordedParameters,
 )
-from activities.imaging.stills import Still, UnfitImageError, encode_png, open_still
+from activities.imaging.stills import Still, encode_png, open_still
 from activities.models import CarriedProvenance, GenerationParameters
 from activities.signing import NoSigner, Signer
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from activities.engines.base import Capabilities, ImageDone, LabelRemoved, LocalEvent, StepDone
 from activities.errors import ErrorKind, InvalidParametersError, WorkError
+from activities.imaging.errors import UnfitImageError
 from activities.imaging.labels.profile import LabelProfile
 from activities.imaging.removal import (
     CleanCopy,
@@ -17,7 +18,6 @@ from activities.imaging.removal import (
     remove_label,
     restore_own,
 )
-from activities.imaging.stills import UnfitImageError
 from activities.label_settings import LabelSettings
 from activities.models import RemovalParameters
 from activities.settings import SettingsError

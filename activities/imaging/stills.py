@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, JpegImagePlugin
 
+from activities.imaging.errors import UnfitImageError
+
 Pixels = NDArray[np.uint8]
 
 _ORIENTATION = 0x0112
@@ -18,10 +20,6 @@ _GREY = ("1", "L", "LA")
 # zlib's Z_HUFFMAN_ONLY.
 _HUFFMAN_ONLY = 2
 _FASTEST_LOSSLESS_WEBP = {"lossless": True, "quality": 40, "method": 2, "exact": True}
-
-
-class UnfitImageError(Exception):
-    """An image of a kind whose label can be neither drawn nor removed; the message names it."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from activities.imaging.labels.jpeg import UnfitImageError, remove_from_jpeg
+from activities.imaging.errors import UnfitImageError
+from activities.imaging.labels.jpeg import remove_from_jpeg
 from activities.imaging.labels.jpeg_coefficients import read_coefficients, write_coefficients
 from activities.imaging.labels.jpeg_stream import read_stream
 from activities.imaging.labels.mark import Mark

@@ -6,13 +6,12 @@ from io import BytesIO
 import numpy as np
 from PIL import Image
 
+from activities.imaging.errors import UnfitImageError
 from activities.imaging.labels.jpeg_coefficients import read_coefficients, write_coefficients
 from activities.imaging.labels.jpeg_restore import STEPS, Restoration
-from activities.imaging.labels.jpeg_stream import Stream, UnfitImageError, read_stream
+from activities.imaging.labels.jpeg_stream import Stream, read_stream
 from activities.imaging.labels.jpeg_window import Plane, planes_around
 from activities.imaging.labels.mark import Mark
-
-__all__ = ["UnfitImageError", "remove_from_jpeg"]
 
 
 def remove_from_jpeg(data: bytes, mark: Mark, on_step: Callable[[int, int], None]) -> bytes:

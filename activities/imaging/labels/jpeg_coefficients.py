@@ -17,7 +17,8 @@ import numpy as np
 from jpeglib._bind import CJpegLib  # type: ignore[import-untyped, unused-ignore]
 from numpy.typing import NDArray
 
-from activities.imaging.labels.jpeg_stream import Frame, Stream, UnfitImageError, read_stream
+from activities.imaging.errors import UnfitImageError
+from activities.imaging.labels.jpeg_stream import Frame, Stream, read_stream
 
 Coefficients: TypeAlias = NDArray[np.int16]
 """Of one plane: (block rows, blocks in a row, 8, 8), quantised, vertical frequency first."""

@@ -6,6 +6,8 @@ Source of the layout: ITU-T T.81, annex B. Pixels and coefficients are not read 
 import struct
 from dataclasses import dataclass
 
+from activities.imaging.errors import UnfitImageError
+
 MAX_PIXELS = 64_000_000
 
 _SOI, _EOI, _SOS, _DQT, _DHT, _DRI, _COM = 0xD8, 0xD9, 0xDA, 0xDB, 0xC4, 0xDD, 0xFE
@@ -14,10 +16,6 @@ _SEQUENTIAL, _EXTENDED, _PROGRESSIVE = 0xC0, 0xC1, 0xC2
 _FRAMES = {*range(0xC0, 0xD0)} - {_DHT, 0xC8, 0xCC}
 _LOSSLESS = {0xC3, 0xC7, 0xCB, 0xCF}
 _RESTARTS = range(0xD0, 0xD8)
-
-
-class UnfitImageError(Exception):
-    """This image cannot be edited; the message is for its owner and says why."""
 
 
 @dataclass(frozen=True)
