@@ -1,23 +1,30 @@
 """The README is held against the code."""
 
+import hashlib
+import json
 import re
 from pathlib import Path
 
 import pytest
 
 from activities.engines.base import ImageDone, StepDone
+from activities.engines.procedural import ProceduralEngine
 from activities.engines.process import ChildProcessEngine
 from activities.engines.slot import StallLimits
 from activities.imaging.inspection import ImageFacts, inspect_image
+from activities.imaging.provenance.embedding import read_provenance
+from activities.imaging.stills import pixels_of
+from activities.label_settings import LabelSettings
 from activities.models import GenerationParameters
 from activities.settings import WorkerSettings
 from api.settings import ApiSettings
+from tests.end_to_end.undisturbed import made_undisturbed
 from workflows.search_attributes import JOB_ENGINE, JOB_PRIORITY, JOB_STATE
 from workflows.state_machine import diagram
 
 PROJECT = Path(__file__).resolve().parents[1]
 README = (PROJECT / "README.md").read_text()
-MENTIONED = set(re.findall(r"DARKROOM_[A-Z_]+[A-Z]", README))
+MENTIONED = set(re.findall(r"DARKROOM_[A-Z0-9_]+[A-Z]", README))
 
 
 def test_the_state_diagram_is_the_one_of_the_table() -> None:
@@ -26,7 +33,7 @@ def test_the_state_diagram_is_the_one_of_the_table() -> None:
 
 
 def test_every_setting_is_documented_and_every_documented_setting_exists() -> None:
-    fields = {*WorkerSettings.model_fields, *ApiSettings.model_fields}
+    fields = {*WorkerSettings.model_fields, *ApiSettings.model_fields, *LabelSettings.model_fields}
     known = {f"DARKROOM_{field.upper()}" for field in fields}
     of_make_run = {"DARKROOM_TEMPORAL_PORT", "DARKROOM_TEMPORAL_UI_PORT"}
     # The settings of this engine are documented in a file of their own.
@@ -36,16 +43,29 @@ def test_every_setting_is_documented_and_every_documented_setting_exists() -> No
 
 def test_the_documented_defaults_are_the_real_ones() -> None:
     rows = re.findall(r"^\| `DARKROOM_([A-Z_]+)` \| `?([^|`]+?)`? \|", README, re.MULTILINE)
-    fields = WorkerSettings.model_fields | ApiSettings.model_fields
+    fields = WorkerSettings.model_fields | ApiSettings.model_fields | LabelSettings.model_fields
+    words = {"True": "on", "None": "none"}
     simple = {name: default for name, default in rows if " " not in default}
     assert len(simple) >= 10
     for name, default in simple.items():
-        assert str(fields[name.lower()].default) == default, name
+        real = str(fields[name.lower()].default)
+        assert default == words.get(real, real), name
 
 
 def test_the_search_attributes_of_the_examples_exist() -> None:
     for key in (JOB_STATE, JOB_ENGINE, JOB_PRIORITY):
         assert key.name in README
+
+
+def test_the_first_job_makes_the_picture_that_is_shown() -> None:
+    shown = (PROJECT / "docs/first-job.png").read_bytes()
+    assert hashlib.sha256(shown).hexdigest() in README
+    [asked] = re.findall(r"-d '(\{\"prompt\": \"a city.*?\})'", README)
+    parameters = GenerationParameters(**json.loads(asked))
+    made = made_undisturbed(ProceduralEngine(), "procedural", parameters)
+    # By its pixels: another build of Pillow may compress them in other words.
+    assert (pixels_of(made.data) == pixels_of(shown)).all()
+    assert read_provenance(made.data) == read_provenance(shown)
 
 
 def test_every_linked_picture_exists() -> None:
