@@ -11,9 +11,9 @@ from activities.artifacts import ArtifactStore
 from activities.errors import WorkError
 from activities.models import ArtifactRef
 from activities.records import DeliveryRecord, put_delivery
-from api.jobs import Jobs
+from api.jobs import Created, Jobs
 from api.outage import answered
-from api.problems import NotRemovable, StoreUnavailable
+from api.problems import ArtifactLost, NotRemovable, NotRetryable, StoreUnavailable
 from api.schemas import RemoveLabelRequest
 from workflows.chain import in_chain, is_removal, may_have_successor, removal_id, removal_input
 from workflows.messages import JobView
@@ -56,6 +56,28 @@ class Chains:
         if known is None or _may_be_repeated(known):
             await self._start_removal(view, asked, _reuse_policy(known))
         return await self._jobs.read(removal_id(view.id))
+
+    async def retry(self, job_id: str, key: str | None) -> Created:
+        """Start a job that asks the same as one that has no image; a removal is run again."""
+        view = await self._jobs.read(job_id)
+        await self._require_no_image(view)
+        if view.request is None:
+            raise NotRetryable("What the job was asked can't be read any more.", view.state)
+        if is_removal(view):
+            asked = RemoveLabelRequest(label_terms_accepted=True)
+            return Created(await self.remove_label(view.request.predecessor_id or "", asked))
+        changes = {"retry_of": view.id, "start_at": None, "fingerprint": None}
+        again = view.request.model_copy(update=changes)
+        intent = self._jobs.intent(key, again, "retry") if key is not None else None
+        return await self._jobs.submit(again, intent)
+
+    async def _require_no_image(self, view: JobView) -> None:
+        if not view.state.is_terminal:
+            raise NotRetryable(f"The job is {view.state}: it goes on by itself.", view.state)
+        if view.state is JobState.SUCCESS:
+            with contextlib.suppress(ArtifactLost):
+                await self._jobs.image(view)
+                raise NotRetryable("The job has its image.", view.state)
 
     async def _start_removal(
         self, view: JobView, asked: RemoveLabelRequest, policy: WorkflowIDReusePolicy

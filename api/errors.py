@@ -19,8 +19,10 @@ from api.problems import (
     MethodNotAllowed,
     NotFound,
     Problem,
+    ProblemDocument,
     ProblemResponse,
     StoreUnavailable,
+    problem_document,
 )
 from workflows.reading import JobNotFoundError
 
@@ -107,11 +109,18 @@ def _methods_at(request: Request) -> list[str]:
 
 async def _answer_invalid_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - as registered
-    faults = field_faults(error.errors()[:_MAX_FAULTS])
-    count = f"{len(faults)} fault{'s' if len(faults) != 1 else ''}"
+    document = invalid_request(error.errors())
     return ProblemResponse(
-        422, "INVALID_REQUEST", f"The request has {count}; see `errors`.", {"errors": faults}
+        document.status, document.code, document.detail, {"errors": document.errors}
     )
+
+
+def invalid_request(errors: Sequence[Any]) -> ProblemDocument:
+    """What is told of a request with these faults, as pydantic lists them."""
+    faults = field_faults(errors[:_MAX_FAULTS])
+    count = f"{len(faults)} fault{'s' if len(faults) != 1 else ''}"
+    detail = f"The request has {count}; see `errors`."
+    return problem_document(422, "INVALID_REQUEST", detail, {"errors": faults})
 
 
 async def _answer_job_not_found(request: Request, error: Exception) -> Response:

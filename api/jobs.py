@@ -3,21 +3,26 @@
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.artifacts import ArtifactLostError, ArtifactStore, get_image
 from activities.models import ArtifactRef, GenerationParameters
+from api.idempotency import Intent
 from api.outage import ANSWER_WITHIN, answered
 from api.presenter import DEFAULT_TENANT
 from api.problems import (
     ArtifactLost,
     JobNotFound,
+    KeyReused,
     NoImageYet,
     StoreUnavailable,
     TemporalUnavailable,
@@ -38,6 +43,14 @@ _STORE_SECONDS = 10.0
 
 # Exact in JavaScript, whose numbers are doubles.
 _CHOSEN_SEED_LIMIT = 2**53
+
+
+@dataclass(frozen=True)
+class Created:
+    """A job that was started: now, or earlier by the same request (`is_replay`)."""
+
+    view: JobView
+    is_replay: bool = False
 
 
 class Jobs:
@@ -61,11 +74,32 @@ class Jobs:
         """How transitions name whoever asks here."""
         return f"api:{self._tenant}"
 
-    async def create(self, asked: CreateJobRequest) -> JobView:
+    def intent(self, key: str, asked: BaseModel, about: str = "") -> Intent:
+        """What a request with an idempotency key of this tenant's means to do."""
+        return Intent.of(key, self._tenant, asked, about)
+
+    async def create(self, asked: CreateJobRequest, intent: Intent | None = None) -> Created:
         """Start a job; once this returns it can't be lost."""
-        job_id, request = uuid4().hex, self._job_input(asked)
-        async with answered():
-            await self.start(job_id, request)
+        return await self.submit(self._job_input(asked), intent)
+
+    async def submit(self, request: ImageJobInput, intent: Intent | None) -> Created:
+        """Start a job, or give the one that the same intent has started."""
+        if intent is None:
+            job_id = uuid4().hex
+        else:
+            job_id = intent.job_id
+            request = request.model_copy(update={"fingerprint": intent.fingerprint})
+            # Before the start: by the time that Temporal forgets a job, the archive knows it.
+            if archived := await self._reader.read_archived(job_id):
+                return _replayed(archived, request)
+        try:
+            async with answered():
+                await self.start(job_id, request)
+        except WorkflowAlreadyStartedError:
+            return _replayed(await self.read(job_id), request)
+        return Created(await self._read_started(job_id, request))
+
+    async def _read_started(self, job_id: str, request: ImageJobInput) -> JobView:
         try:
             async with answered():
                 return await self._reader.read(job_id)
@@ -165,6 +199,13 @@ class Jobs:
         # A network file system that is gone blocks its readers.
         except TimeoutError as error:
             raise StoreUnavailable("The artifact store doesn't answer.") from error
+
+
+def _replayed(view: JobView, request: ImageJobInput) -> Created:
+    """The job that a key has started, for a request that means the same."""
+    if view.request is None or view.request.fingerprint != request.fingerprint:
+        raise KeyReused
+    return Created(view, is_replay=True)
 
 
 async def _start_where_just_registered(start: Callable[[], Awaitable[None]]) -> None:

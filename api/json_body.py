@@ -16,11 +16,16 @@ _BODY_WITHIN_SECONDS = 20
 
 
 class JsonRequest(Request):
-    """A request whose JSON is read by the rules of this module."""
+    """A request whose JSON is read by the rules of this module.
+
+    `max_bytes` is the limit of its body, the application's own if None.
+    """
+
+    max_bytes: int | None = None
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
         """The body, up to its limit, whether or not its length was told."""
-        limit, size = self.app.state.max_body_bytes, 0
+        limit, size = self.max_bytes or self.app.state.max_body_bytes, 0
         told = self.headers.get("content-length", "")
         if told.isdecimal() and int(told[:20]) > limit:
             raise BodyTooLarge(f"The body is larger than {limit} bytes.")
@@ -62,6 +67,8 @@ def _reason(error: ValueError) -> str:
 class JsonRoute(APIRoute):
     """A route that takes JSON, and says so to who sends anything else."""
 
+    max_bytes: int | None = None
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Wrap FastAPI's own handler."""
         handle = super().get_route_handler()
@@ -69,6 +76,7 @@ class JsonRoute(APIRoute):
         async def handle_json(request: Request) -> Response:
             # One request for both: a body can be received only once.
             request = JsonRequest(request.scope, request.receive)
+            request.max_bytes = self.max_bytes
             if self.body_field is not None and await _body(request):
                 _require_json(request)
             return await handle(request)

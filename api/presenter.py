@@ -12,11 +12,14 @@ from api.schemas import (
     ResultResponse,
     TransitionResponse,
 )
-from workflows.chain import may_have_successor
+from workflows.chain import may_be_retried, may_have_successor
 from workflows.messages import ChainState, ImageJobInput, JobStatus, JobView
 from workflows.state_machine import JobEvent, JobState, allowed_events
 
 DEFAULT_TENANT = "default"
+
+# What of a job's input is told elsewhere, or to nobody.
+_NOT_ASKED = {"type", "tenant", "predecessor_id", "removal", "retry_of", "fingerprint"}
 
 
 def job_path(job_id: str) -> str:
@@ -50,6 +53,7 @@ def present_job(view: JobView, base_url: str) -> JobResponse:
         error=ErrorResponse(**status.error.model_dump()) if status.error else None,
         predecessor_id=request.predecessor_id if request else None,
         successor_id=status.successor_id,
+        retry_of=request.retry_of if request else None,
         chain=view.chain,
         extensions=[ExtensionResponse(**e.model_dump()) for e in status.extensions],
         transitions=[TransitionResponse(**t.model_dump()) for t in view.transitions],
@@ -60,7 +64,7 @@ def present_job(view: JobView, base_url: str) -> JobResponse:
 
 def _present_request(request: ImageJobInput) -> dict[str, Any]:
     """What was asked, in the words of `POST /v1/jobs`."""
-    asked = request.model_dump(mode="json", exclude={"type", "tenant", "predecessor_id", "removal"})
+    asked = request.model_dump(mode="json", exclude=_NOT_ASKED)
     parameters: dict[str, Any] = asked.pop("parameters")
     return parameters | asked
 
@@ -86,6 +90,7 @@ def _links(view: JobView, base_url: str) -> dict[str, str]:
     allowed, wish = allowed_events(view.state), view.status.pending_request
     possible = {
         "image": view.state is JobState.SUCCESS,
+        "retry": may_be_retried(view),
         "watermark-removal": may_have_successor(view) and view.chain is not ChainState.FINALIZED,
         "cancel": JobEvent.CANCEL in allowed,
         "pause": (JobEvent.PAUSE in allowed or wish == "resume") and wish != "cancel",

@@ -8,10 +8,12 @@ Problem
  ├─ IllegalTransition    409   with `current_state` and `allowed_events`
  ├─ NoImageYet           409   likewise
  ├─ NotRemovable         409   likewise
+ ├─ NotRetryable         409   likewise
  ├─ SignalsUsedUp        409   likewise
  ├─ ArtifactLost         410
  ├─ BodyTooLarge         413
  ├─ UnsupportedMediaType 415
+ ├─ KeyReused            422   an idempotency key with another body
  └─ Unavailable          503   with `Retry-After`
 """
 
@@ -83,6 +85,20 @@ class ProblemDocument(BaseModel):
     )
 
 
+def problem_document(
+    status: int, code: str, detail: str, extra: dict[str, Any] | None = None
+) -> ProblemDocument:
+    """What is told of a problem."""
+    return ProblemDocument(
+        type=f"urn:darkroom:problem:{code.lower().replace('_', '-')}",
+        title=_TITLES.get(status) or HTTPStatus(status).phrase,
+        status=status,
+        detail=detail,
+        code=code,
+        **(extra or {}),
+    )
+
+
 class ProblemResponse(Response):
     """A problem document."""
 
@@ -96,14 +112,7 @@ class ProblemResponse(Response):
         extra: dict[str, Any] | None = None,
         headers: dict[str, str] | None = None,
     ) -> None:
-        document = ProblemDocument(
-            type=f"urn:darkroom:problem:{code.lower().replace('_', '-')}",
-            title=_TITLES.get(status) or HTTPStatus(status).phrase,
-            status=status,
-            detail=detail,
-            code=code,
-            **(extra or {}),
-        )
+        document = problem_document(status, code, detail, extra)
         super().__init__(
             document.model_dump_json(exclude_none=True), status_code=status, headers=headers
         )
@@ -178,6 +187,12 @@ class NotRemovable(StateProblem):
     code = "NOT_REMOVABLE"
 
 
+class NotRetryable(StateProblem):
+    """The job has an image, or goes on."""
+
+    code = "NOT_RETRYABLE"
+
+
 class SignalsUsedUp(StateProblem):
     """Temporal takes only so many signals for one job, in all its life."""
 
@@ -217,6 +232,16 @@ class UnsupportedMediaType(Problem):
 
     status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
     code = "UNSUPPORTED_MEDIA_TYPE"
+
+
+class KeyReused(Problem):
+    """An idempotency key came back with another request."""
+
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    code = "IDEMPOTENCY_KEY_REUSED"
+
+    def __init__(self) -> None:
+        super().__init__("This Idempotency-Key was used before, with another request.")
 
 
 class Unavailable(Problem):

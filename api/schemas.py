@@ -268,6 +268,7 @@ class JobResponse(BaseModel):
     error: ErrorResponse | None = Field(description="Why there is no image")
     predecessor_id: str | None = Field(description="The job before it in a chain")
     successor_id: str | None = Field(description="The job after it in a chain")
+    retry_of: str | None = Field(description="The job that this one is another try of")
     chain: ChainState | None = Field(
         description="The state of the chain, read from both of its jobs; null without a chain"
     )

@@ -38,6 +38,8 @@ def removal_input(view: JobView, asked_by: str, asked_at: datetime) -> ImageJobI
         "label_terms_accepted": True,
         "start_at": None,
         "predecessor_id": view.id,
+        "retry_of": None,
+        "fingerprint": None,
         "removal": task,
     }
     return ImageJobInput.model_validate(dict(request) | changes)
@@ -64,6 +66,14 @@ def is_removal(view: JobView) -> bool:
 def may_have_successor(view: JobView) -> bool:
     """Whether there can be a job that removes the label of this one's image."""
     return view.state is JobState.SUCCESS and not is_removal(view)
+
+
+def may_be_retried(view: JobView) -> bool:
+    """Whether the job ended without an image, and another one may try the same.
+
+    Where an image was made and its bytes were lost since, only whoever looks for them can tell.
+    """
+    return view.state.is_terminal and view.state is not JobState.SUCCESS
 
 
 def _chain_state(removal: JobView) -> ChainState:

@@ -99,6 +99,9 @@ class ImageJobInput(Model):
     labels: dict[_LabelName, _LabelValue] = Field(default_factory=dict, max_length=16)
     predecessor_id: str | None = Field(default=None, pattern=f"^{_JOB_ID}$")
     removal: RemovalTask | None = None
+    retry_of: str | None = Field(default=None, pattern=f"^{_JOB_ID}$")
+    # What was sent with an idempotency key, as a hash.
+    fingerprint: str | None = Field(default=None, max_length=64)
 
     @model_validator(mode="after")
     def _fits_its_type(self) -> Self:

@@ -71,7 +71,7 @@ class JobReader:
         try:
             return (await self._read(job_id))[0]
         except JobNotFoundError:
-            archived = await self._read_archived(job_id)
+            archived = await self.read_archived(job_id)
             if archived is None:
                 raise
             return archived
@@ -82,7 +82,7 @@ class JobReader:
             with _missing(job_id):
                 return await self._standing(job_id, await self._describe_settled(job_id))
         except JobNotFoundError:
-            archived = await self._read_archived(job_id)
+            archived = await self.read_archived(job_id)
             if archived is None:
                 raise
             return Standing(archived, asked_on_record(archived))
@@ -100,7 +100,8 @@ class JobReader:
             return await self.read(job_id)
         return view
 
-    async def _read_archived(self, job_id: str) -> JobView | None:
+    async def read_archived(self, job_id: str) -> JobView | None:
+        """What the archive knows of a job, if anything."""
         archived = await read_archived(self._store, job_id) if self._store else None
         try:
             return JobView.model_validate_json(archived.view) if archived else None

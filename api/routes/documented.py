@@ -48,4 +48,8 @@ REFUSED = problem("The job's state doesn't allow it; see `current_state` and `al
 ACCEPTED_HEADERS = {
     "Location": {"description": "The job", "schema": {"type": "string"}},
     "Retry-After": RETRY_AFTER,
+    "Idempotency-Replayed": {
+        "description": "`true` where an earlier request with this key has started the job",
+        "schema": {"type": "string", "enum": ["true"]},
+    },
 }

@@ -17,8 +17,10 @@ from api.dependencies import (
     entity_tag,
     matches,
 )
+from api.idempotency import IdempotencyKey
+from api.jobs import Created
 from api.json_body import JsonRoute
-from api.openapi import FAULT
+from api.openapi import FAULT, problem
 from api.presenter import job_path, present_job
 from api.routes.documented import (
     ACCEPTED_HEADERS,
@@ -58,13 +60,46 @@ Control = Annotated[ControlRequest | None, Body(description="Why; may be left ou
     },
 )
 async def create_job(
-    asked: CreateJobRequest, response: Response, jobs: JobsDependency, base_url: BaseUrl
+    asked: CreateJobRequest,
+    response: Response,
+    jobs: JobsDependency,
+    chains: ChainsDependency,
+    base_url: BaseUrl,
+    idempotency_key: IdempotencyKey = None,
 ) -> JobResponse:
     """Start a job. It waits for a worker if none is free, or none is alive."""
-    view = await jobs.create(asked)
-    response.headers["Location"] = job_path(view.id)
-    response.headers["Retry-After"] = str(POLL_SECONDS)
-    return present_job(view, base_url)
+    intent = None if idempotency_key is None else jobs.intent(idempotency_key, asked)
+    created = await jobs.create(asked, intent)
+    return await _accepted(chains, created, base_url, response)
+
+
+@router.post(
+    "/{job_id}/retry",
+    status_code=202,
+    response_model=JobResponse,
+    summary="Try a job again",
+    responses={
+        202: {
+            "description": "A new job with the same request, seed included",
+            "headers": ACCEPTED_HEADERS,
+        },
+        404: NOT_FOUND,
+        409: problem("The job has an image, or is not over"),
+        422: INVALID,
+        503: UNAVAILABLE,
+    },
+)
+async def retry_job(
+    job_id: JobId,
+    response: Response,
+    jobs: JobsDependency,
+    chains: ChainsDependency,
+    base_url: BaseUrl,
+    idempotency_key: IdempotencyKey = None,
+) -> JobResponse:
+    """Start a job that asks the same as one that ended without an image, or has lost it."""
+    created = await chains.retry(job_id, idempotency_key)
+    return await _accepted(chains, created, base_url, response)
 
 
 @router.get(
@@ -171,6 +206,16 @@ async def _controlled(
         response.status_code = 202
         response.headers["Retry-After"] = str(POLL_SECONDS)
     return present_job(await chains.placed(view), base_url)
+
+
+async def _accepted(
+    chains: Chains, created: Created, base_url: str, response: Response
+) -> JobResponse:
+    response.headers["Location"] = job_path(created.view.id)
+    response.headers["Retry-After"] = str(POLL_SECONDS)
+    if created.is_replay:
+        response.headers["Idempotency-Replayed"] = "true"
+    return present_job(await chains.placed(created.view), base_url)
 
 
 async def _render(chains: Chains, view: JobView, base_url: str) -> bytes:

@@ -15,6 +15,7 @@ JOB_KEYS = {
     *("attempt", "max_attempts", "worker", "priority", "tenant"),
     *("created_at", "started_at", "updated_at", "finished_at", "deadline_at"),
     *("request", "result", "error", "predecessor_id", "successor_id", "chain"),
+    "retry_of",
     *("extensions", "transitions", "allowed_events", "links"),
 }
 DEFAULTS = {
