@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import httpx
@@ -12,10 +13,10 @@ from tests.api.contract import problem, refused_fields
 
 
 async def results(
-    api: httpx.AsyncClient, items: list[object], **headers: str
+    api: httpx.AsyncClient, items: Sequence[object], **headers: str
 ) -> list[dict[str, Any]]:
     """What became of each item."""
-    response = await api.post("/v1/batches", json={"jobs": items}, headers=headers)
+    response = await api.post("/v1/batches", json={"jobs": list(items)}, headers=headers)
     assert response.status_code == 202, response.text
     told = response.json()["results"]
     assert [one["index"] for one in told] == list(range(len(items)))
