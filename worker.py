@@ -9,10 +9,10 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from temporalio.client import Client
 from temporalio.runtime import (
@@ -26,35 +26,25 @@ from temporalio.worker import Worker
 
 from activities.archive import ArchiveActivities
 from activities.artifacts import ArtifactStore, is_usable, open_store
-from activities.attempt import StopGraces
-from activities.engine_work import EngineWork
+from activities.engines.base import ImageEngine
 from activities.engines.process import ChildProcessEngine
 from activities.engines.slot import StallLimits
-from activities.finishing import Finisher
-from activities.generation import GenerationActivities
 from activities.health import serve_health
 from activities.label_settings import LabelSettings
-from activities.ownership import TemporalOwnership
-from activities.scratch import Scratch
 from activities.settings import SettingsError, WorkerSettings
-from activities.signing import Signer
-from activities.watermark import WatermarkActivities
 from workflows.archiving import VisibleClosedJobs, ensure_archiver
 from workflows.client import WORKER_HEARTBEAT_INTERVAL, connect
 from workflows.deciding import workflow_worker
-from workflows.messages import POSTPROCESS_TASK_QUEUE, generate_task_queue
 from workflows.process import WorkerProcess, is_done_before, keep_trying
 from workflows.search_attributes import register_search_attributes
+from workflows.serving import LABEL_REMOVER, StartEngine, WorkParts
 
 BUILT_IN_ENGINES = {
     "procedural": "activities.engines.procedural:ProceduralEngine",
     "diffusers": "activities.engines.diffusers:DiffusersEngine",
 }
-LABEL_REMOVER = "activities.engines.label_remover:LabelRemover"
+_LABEL_REMOVER = "activities.engines.label_remover:LabelRemover"
 PARTS = ("workflows", "generate", "postprocess")
-
-# The default would let progress be seen, and a cancel heard, only every few seconds.
-_HEARTBEAT_THROTTLE = timedelta(milliseconds=200)
 
 logger = logging.getLogger("darkroom.worker")
 
@@ -68,111 +58,26 @@ def _workflow_worker(client: Client, settings: WorkerSettings, store: ArtifactSt
     return workflow_worker(client, [archive.archive_closed_jobs])
 
 
-def _work_worker(
-    client: Client,
-    settings: WorkerSettings,
-    activity: Callable[..., Any],
-    task_queue: str,
-    slots: int,
-) -> Worker:
-    return Worker(
-        client,
-        task_queue=task_queue,
-        activities=[activity],
-        max_concurrent_activities=slots,
-        # One open poll: what the server hands to a frozen worker waits for its heartbeat timeout.
-        max_concurrent_activity_task_polls=1,
-        max_heartbeat_throttle_interval=_HEARTBEAT_THROTTLE,
-        default_heartbeat_throttle_interval=_HEARTBEAT_THROTTLE,
-        graceful_shutdown_timeout=timedelta(seconds=settings.grace_seconds),
-        disable_eager_activity_execution=True,
-    )
-
-
-def _engine(name: str, spec: str, slots: int, settings: WorkerSettings) -> ChildProcessEngine:
+def _engines(settings: WorkerSettings) -> StartEngine:
+    """Starts engines by name, each slot in a child process of its own."""
     limits = StallLimits(
         load=settings.stall_load_seconds,
         step=settings.stall_step_seconds,
         decode=settings.stall_decode_seconds,
     )
-    return ChildProcessEngine(
-        name,
-        spec,
-        slots,
-        limits,
-        settings.cancel_grace_seconds,
-    )
+    classes = {
+        **{name: spec or BUILT_IN_ENGINES[name] for name, spec in settings.engine_classes.items()},
+        LABEL_REMOVER: _LABEL_REMOVER,
+    }
 
-
-def _graces(settings: WorkerSettings) -> StopGraces:
-    return StopGraces(
-        cancel=timedelta(seconds=settings.cancel_grace_seconds),
-        pause=timedelta(seconds=settings.pause_grace_seconds),
-        # What is left of the grace is for storing the checkpoint and telling the workflow.
-        worker_stopping=timedelta(seconds=settings.grace_seconds * 0.75),
-    )
-
-
-def _scratch(settings: WorkerSettings) -> Scratch:
-    try:
-        return Scratch(settings.data_dir.absolute() / "tmp")
-    except OSError as error:
-        raise SettingsError(f"DARKROOM_DATA_DIR: {error.strerror}") from error
-
-
-class _WorkParts:
-    """Builds the parts of a worker that do jobs' work, and undoes them with the stack."""
-
-    def __init__(
-        self,
-        process: WorkerProcess,
-        client: Client,
-        settings: WorkerSettings,
-        store: ArtifactStore,
-        stack: AsyncExitStack,
-    ) -> None:
-        self._process = process
-        self._client = client
-        self._settings = settings
-        self._store = store
-        self._stack = stack
-        self._scratch = _scratch(settings)
-        stack.callback(self._scratch.close)
-
-    async def add_generation(self, finisher: Finisher) -> None:
-        """One queue for each engine."""
-        slots = self._settings.generate_slots
-        for name, spec in self._settings.engine_classes.items():
-            work = await self._start(name, spec or BUILT_IN_ENGINES[name], slots)
-            activities = GenerationActivities(work, finisher)
-            self._serve(activities.generate_image, generate_task_queue(name), slots)
-
-    async def add_postprocessing(self, signer: Signer) -> None:
-        """One queue for all labels."""
-        slots = self._settings.postprocess_slots
-        work = await self._start("label-remover", LABEL_REMOVER, slots)
-        activities = WatermarkActivities(work, signer)
-        self._serve(activities.remove_watermark, POSTPROCESS_TASK_QUEUE, slots)
-
-    async def _start(self, name: str, spec: str, slots: int) -> EngineWork:
-        engine = _engine(name, spec, slots, self._settings)
-        self._stack.push_async_callback(engine.stop)
+    async def start(name: str, slots: int, stack: AsyncExitStack) -> ImageEngine:
+        grace = settings.cancel_grace_seconds
+        engine = ChildProcessEngine(name, classes[name], slots, limits, grace)
+        stack.push_async_callback(engine.stop)
         await engine.start()
-        work = EngineWork(
-            engine,
-            self._store,
-            self._scratch,
-            TemporalOwnership(self._client),
-            self._client.identity,
-            _graces(self._settings),
-            self._settings.stall_store_seconds,
-        )
-        self._process.engines.append(work)
-        return work
+        return engine
 
-    def _serve(self, activity: Callable[..., Any], task_queue: str, slots: int) -> None:
-        worker = _work_worker(self._client, self._settings, activity, task_queue, slots)
-        self._process.work.append(worker)
+    return start
 
 
 async def _prepare(
@@ -199,7 +104,7 @@ async def _prepare(
         interval = timedelta(seconds=settings.archive_interval_seconds)
         await keep_trying(lambda: ensure_archiver(client, interval))
         process.workflows.append(_workflow_worker(client, settings, store))
-    work = _WorkParts(process, client, settings, store, stack)
+    work = WorkParts(process, client, settings, store, stack, _engines(settings))
     if "generate" in parts:
         await work.add_generation(labels.finisher())
     if "postprocess" in parts:

@@ -1,0 +1,123 @@
+"""The parts of a worker that do jobs' work: an engine, its activities, and their task queue."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+from activities.artifacts import ArtifactStore
+from activities.attempt import StopGraces
+from activities.engine_work import EngineWork
+from activities.engines.base import ImageEngine
+from activities.finishing import Finisher
+from activities.generation import GenerationActivities
+from activities.ownership import TemporalOwnership
+from activities.scratch import Scratch
+from activities.settings import SettingsError, WorkerSettings
+from activities.signing import Signer
+from activities.watermark import WatermarkActivities
+from workflows.messages import POSTPROCESS_TASK_QUEUE, generate_task_queue
+from workflows.process import WorkerProcess
+
+# No engine can be called so: names have no spaces.
+LABEL_REMOVER = "label remover"
+
+# The default would let progress be seen, and a cancel heard, only every few seconds.
+_HEARTBEAT_THROTTLE = timedelta(milliseconds=200)
+
+# Starts the engine of this name with so many slots; the stack stops it.
+StartEngine: TypeAlias = Callable[[str, int, AsyncExitStack], Awaitable[ImageEngine]]
+
+
+class WorkParts:
+    """Builds the parts of a worker that do jobs' work, and undoes them with the stack."""
+
+    def __init__(
+        self,
+        process: WorkerProcess,
+        client: Client,
+        settings: WorkerSettings,
+        store: ArtifactStore,
+        stack: AsyncExitStack,
+        start_engine: StartEngine,
+    ) -> None:
+        self._process = process
+        self._client = client
+        self._settings = settings
+        self._store = store
+        self._stack = stack
+        self._start_engine = start_engine
+        self._scratch = _scratch(settings)
+        stack.callback(self._scratch.close)
+
+    async def add_generation(self, finisher: Finisher) -> None:
+        """One queue for each engine."""
+        slots = self._settings.generate_slots
+        for name in self._settings.engine_classes:
+            work = await self._start(name, slots)
+            activities = GenerationActivities(work, finisher)
+            self._serve(activities.generate_image, generate_task_queue(name), slots)
+
+    async def add_postprocessing(self, signer: Signer) -> None:
+        """One queue for all labels."""
+        slots = self._settings.postprocess_slots
+        work = await self._start(LABEL_REMOVER, slots)
+        activities = WatermarkActivities(work, signer)
+        self._serve(activities.remove_watermark, POSTPROCESS_TASK_QUEUE, slots)
+
+    async def _start(self, name: str, slots: int) -> EngineWork:
+        work = EngineWork(
+            await self._start_engine(name, slots, self._stack),
+            self._store,
+            self._scratch,
+            TemporalOwnership(self._client),
+            self._client.identity,
+            _graces(self._settings),
+            self._settings.stall_store_seconds,
+        )
+        self._process.engines.append(work)
+        return work
+
+    def _serve(self, activity: Callable[..., Any], task_queue: str, slots: int) -> None:
+        worker = _work_worker(self._client, self._settings, activity, task_queue, slots)
+        self._process.work.append(worker)
+
+
+def _work_worker(
+    client: Client,
+    settings: WorkerSettings,
+    activity: Callable[..., Any],
+    task_queue: str,
+    slots: int,
+) -> Worker:
+    return Worker(
+        client,
+        task_queue=task_queue,
+        activities=[activity],
+        max_concurrent_activities=slots,
+        # One open poll: what the server hands to a frozen worker waits for its heartbeat timeout.
+        max_concurrent_activity_task_polls=1,
+        max_heartbeat_throttle_interval=_HEARTBEAT_THROTTLE,
+        default_heartbeat_throttle_interval=_HEARTBEAT_THROTTLE,
+        graceful_shutdown_timeout=timedelta(seconds=settings.grace_seconds),
+        disable_eager_activity_execution=True,
+    )
+
+
+def _graces(settings: WorkerSettings) -> StopGraces:
+    return StopGraces(
+        cancel=timedelta(seconds=settings.cancel_grace_seconds),
+        pause=timedelta(seconds=settings.pause_grace_seconds),
+        # What is left of the grace is for storing the checkpoint and telling the workflow.
+        worker_stopping=timedelta(seconds=settings.grace_seconds * 0.75),
+    )
+
+
+def _scratch(settings: WorkerSettings) -> Scratch:
+    try:
+        return Scratch(settings.data_dir.absolute() / "tmp")
+    except OSError as error:
+        raise SettingsError(f"DARKROOM_DATA_DIR: {error.strerror}") from error
