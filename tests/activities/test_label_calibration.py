@@ -13,7 +13,7 @@ from activities.imaging.labels.calibration import (
     profile_of,
 )
 from activities.imaging.labels.drawing import draw_label
-from activities.imaging.labels.fill import fill_hidden
+from activities.imaging.labels.fill import fill_hidden, fill_smoothly
 from activities.imaging.labels.inverse import remove_by_inverse
 from activities.imaging.labels.lettering import own_profile
 from activities.imaging.labels.locating import Box
@@ -40,7 +40,7 @@ def pictures(mark: Mark, count: int) -> list[Pixels]:
 
 
 def calibrated(samples: Sequence[Pixels], box: Box | None = None) -> Calibration:
-    return calibrate(samples, fill_hidden, box)
+    return calibrate(samples, fill_smoothly, box)
 
 
 def learnt(samples: Sequence[Pixels]) -> LabelProfile:

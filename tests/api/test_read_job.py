@@ -69,6 +69,7 @@ async def test_job_is_told_from_its_first_to_its_last_state(
         "image_url": f"http://darkroom.test/v1/jobs/{job_id}/image",
         **{"media_type": "image/png", "width": 64, "height": 64, "byte_size": len(png())},
         **{"seed": done["request"]["seed"], "sha256": done["result"]["sha256"]},
+        **{"has_label": False, "removal": None, "provenance": None},
     }
     assert [t["event"] for t in done["transitions"]] == ["START", "COMPLETE"]
     assert done["finished_at"] == done["updated_at"] == done["transitions"][-1]["at"]
