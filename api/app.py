@@ -14,7 +14,7 @@ from api import docs, errors
 from api.head import HeadMiddleware
 from api.jobs import Jobs
 from api.openapi import DescribedApp
-from api.routes import batches, health, images, jobs
+from api.routes import batches, health, images, jobs, tasks
 from api.settings import ApiSettings
 from workflows.search_attributes import register_search_attributes
 
@@ -57,6 +57,7 @@ def create_app(client: Client, store: ArtifactStore, settings: ApiSettings) -> F
     app.include_router(jobs.router)
     app.include_router(images.router)
     app.include_router(batches.router)
+    app.include_router(tasks.router)
     app.include_router(health.router)
     return app
 

@@ -15,6 +15,7 @@ from api.jobs import Created, Jobs
 from api.outage import answered
 from api.problems import ArtifactLost, NotRemovable, NotRetryable, StoreUnavailable
 from api.schemas import RemoveLabelRequest
+from api.tasks import Task
 from workflows.chain import in_chain, is_removal, may_have_successor, removal_id, removal_input
 from workflows.messages import JobView
 from workflows.state_machine import JobState
@@ -38,6 +39,11 @@ class Chains:
         if not may_have_successor(view):
             return None
         return await self._jobs.read_if_any(removal_id(view.id))
+
+    async def task(self, view: JobView) -> Task:
+        """The job with its removal, if it has one."""
+        successor = await self._successor(view)
+        return Task(in_chain(view, successor), successor)
 
     async def last_finished(self, view: JobView) -> JobView:
         """The chain's last job that has an image; the given one if none has."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
+from starlette.types import Scope
 
 from api.problems import BodyTooLarge, MalformedJson, RequestTimeout, UnsupportedMediaType
 
@@ -68,6 +69,8 @@ class JsonRoute(APIRoute):
     """A route that takes JSON, and says so to who sends anything else."""
 
     max_bytes: int | None = None
+    # Whether whatever is sent is read as JSON, as front ends expect that send no content type.
+    takes_any_type = False
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Wrap FastAPI's own handler."""
@@ -75,13 +78,20 @@ class JsonRoute(APIRoute):
 
         async def handle_json(request: Request) -> Response:
             # One request for both: a body can be received only once.
-            request = JsonRequest(request.scope, request.receive)
+            scope = _as_json(request.scope) if self.takes_any_type else request.scope
+            request = JsonRequest(scope, request.receive)
             request.max_bytes = self.max_bytes
             if self.body_field is not None and await _body(request):
                 _require_json(request)
             return await handle(request)
 
         return handle_json
+
+
+def _as_json(scope: Scope) -> Scope:
+    """The request as if its body had been sent as JSON; FastAPI itself looks at the header."""
+    others = [(name, value) for name, value in scope["headers"] if name != b"content-type"]
+    return {**scope, "headers": [*others, (b"content-type", b"application/json")]}
 
 
 async def _body(request: JsonRequest) -> bytes:

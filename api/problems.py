@@ -2,6 +2,7 @@
 
 Problem
  ├─ MalformedJson        400
+ ├─ CrossSiteRequest     403
  ├─ NotFound             404   nothing is served at this path
  ├─ JobNotFound          404   also for another tenant's job
  ├─ RequestTimeout       408
@@ -127,6 +128,16 @@ class Problem(HTTPException):
     def __init__(self, detail: str, *, headers: dict[str, str] | None = None) -> None:
         super().__init__(status_code=self.status, detail=detail, headers=headers)
         self.extra: dict[str, Any] = {}
+
+
+class CrossSiteRequest(Problem):
+    """A page of another site tries to act with this browser."""
+
+    status = HTTPStatus.FORBIDDEN
+    code = "CROSS_SITE_REQUEST"
+
+    def __init__(self) -> None:
+        super().__init__("A page of another site can't do this.")
 
 
 class NotFound(Problem):

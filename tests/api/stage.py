@@ -61,7 +61,8 @@ def hold(go: asyncio.Event, then: Behaviour) -> Behaviour:
                 await asyncio.sleep(0.05)
         except asyncio.CancelledError:
             return WorkResult(stopped=StopReason.PAUSE, progress=progress, worker="fake")
-        return await then(input)
+        result = await then(input)
+        return result.model_copy(update={"progress": progress})
 
     return work
 

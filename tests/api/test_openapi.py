@@ -51,6 +51,9 @@ def test_operations_have_stable_readable_ids(document: Document) -> None:
         "POST /v1/jobs/{job_id}/cancel": "cancel_job",
         "POST /v1/jobs/{job_id}/pause": "pause_job",
         "POST /v1/jobs/{job_id}/resume": "resume_job",
+        "POST /api/task/submit": "submit_task",
+        "GET /api/task/{job_id}/status": "read_task",
+        "POST /api/task/{job_id}/cancel": "cancel_task",
         "GET /healthz": "healthz",
         "GET /readyz": "readyz",
     }
