@@ -75,7 +75,11 @@ async def test_job_is_told_from_its_first_to_its_last_state(
     assert done["finished_at"] == done["updated_at"] == done["transitions"][-1]["at"]
     assert done["pending_request"] is done["waiting_for"] is done["error"] is None
     own = f"http://darkroom.test/v1/jobs/{job_id}"
-    assert done["links"] == {"self": own, "image": f"{own}/image"}
+    assert done["links"] == {
+        "self": own,
+        "image": f"{own}/image",
+        "watermark-removal": f"{own}/watermark-removal",
+    }
 
 
 async def test_percent_is_100_with_success_and_not_before(
@@ -129,7 +133,7 @@ async def test_terminated_job_is_failed_and_says_so(
     assert told["error"]["message"] == "terminated by an operator: out of paper"
     assert told["transitions"][-1]["source"] == "operator"
     assert told["finished_at"]
-    assert set(told["links"]) == {"self"}
+    assert set(told["links"]) == {"self", "retry"}
 
 
 async def test_job_that_starts_later_says_when(deserted: httpx.AsyncClient) -> None:
