@@ -69,7 +69,15 @@ async def test_new_job_is_shown_in_full(deserted: httpx.AsyncClient) -> None:
         **dict.fromkeys(
             [
                 *("pending_request", "progress", "worker", "started_at", "finished_at"),
-                *("deadline_at", "result", "error", "predecessor_id", "successor_id", "chain"),
+                *(
+                    "deadline_at",
+                    "result",
+                    "error",
+                    "predecessor_id",
+                    "successor_id",
+                    "chain",
+                    "retry_of",
+                ),
             ]
         ),
     }
