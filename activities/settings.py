@@ -3,13 +3,12 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from activities.artifacts import open_store
 
-_PREFIX = "DARKROOM_"
 _ENGINE = re.compile(r"([a-z0-9][a-z0-9_-]{0,39})(?:=([\w.]+:\w+))?")
 
 
@@ -33,22 +32,24 @@ def parse_engines(text: str) -> dict[str, str]:
 
 
 class EnvironSettings(BaseModel):
-    """What the environment says; each variable is `DARKROOM_` and a field's name."""
+    """What the environment says; each variable is the prefix and a field's name."""
 
     model_config = ConfigDict(frozen=True)
+
+    prefix: ClassVar[str] = "DARKROOM_"
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Self:
         """Read our variables; raises `SettingsError`. An empty one counts as not set."""
         values = {
-            name: environ[_PREFIX + name.upper()]
+            name: environ[cls.prefix + name.upper()]
             for name in cls.model_fields
-            if environ.get(_PREFIX + name.upper())
+            if environ.get(cls.prefix + name.upper())
         }
         try:
             return cls.model_validate(values)
         except ValidationError as error:
-            raise SettingsError("; ".join(_in_words(error))) from error
+            raise SettingsError("; ".join(_in_words(error, cls.prefix))) from error
 
 
 class Settings(EnvironSettings):
@@ -90,8 +91,8 @@ class WorkerSettings(Settings):
     log_level: str = Field(default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$")
 
 
-def _in_words(error: ValidationError) -> list[str]:
+def _in_words(error: ValidationError, prefix: str) -> list[str]:
     return [
-        f"{_PREFIX}{str(fault['loc'][0]).upper()}: {fault['msg']}"
+        f"{prefix}{str(fault['loc'][0]).upper()}: {fault['msg']}"
         for fault in error.errors(include_url=False, include_context=False)
     ]

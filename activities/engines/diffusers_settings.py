@@ -2,19 +2,18 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from activities.errors import ErrorKind, WorkError
+from activities.settings import EnvironSettings, SettingsError
 
-_PREFIX = "DARKROOM_DIFFUSERS_"
 
-
-class DiffusersSettings(BaseModel):
+class DiffusersSettings(EnvironSettings):
     """Where the pipeline is, and what it runs on; `threads` None leaves the number to torch."""
 
-    model_config = ConfigDict(frozen=True)
+    prefix: ClassVar[str] = "DARKROOM_DIFFUSERS_"
 
     model: str = ""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
@@ -25,31 +24,19 @@ class DiffusersSettings(BaseModel):
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Self:
         """Read our variables; raises `WorkError`. An empty one counts as not set."""
-        values = {
-            name: environ[_PREFIX + name.upper()]
-            for name in cls.model_fields
-            if environ.get(_PREFIX + name.upper())
-        }
         try:
-            return cls.model_validate(values)
-        except ValidationError as error:
-            raise unavailable("; ".join(_in_words(error))) from error
+            return super().from_environ(environ)
+        except SettingsError as error:
+            raise unavailable(str(error)) from error
 
     @property
     def folder(self) -> Path:
         """The pipeline's folder; raises `WorkError` if none is named."""
         if not self.model:
-            raise unavailable(f"{_PREFIX}MODEL is not set: it names the folder of a pipeline.")
+            raise unavailable(f"{self.prefix}MODEL is not set: it names the folder of a pipeline.")
         return Path(self.model).expanduser().absolute()
 
 
 def unavailable(message: str) -> WorkError:
     """The engine can't serve at all; an operator has to act."""
     return WorkError(ErrorKind.ENGINE_UNAVAILABLE, message)
-
-
-def _in_words(error: ValidationError) -> list[str]:
-    return [
-        f"{_PREFIX}{str(problem['loc'][0]).upper()}: {problem['msg']}"
-        for problem in error.errors(include_url=False, include_input=False)
-    ]
