@@ -115,7 +115,7 @@ def _graces(settings: WorkerSettings) -> StopGraces:
 
 def _scratch(settings: WorkerSettings) -> Scratch:
     try:
-        return Scratch(settings.data_dir.absolute() / "tmp")
+        return Scratch(settings.data_dir.absolute() / "tmp", settings.stall_store_seconds)
     except OSError as error:
         raise SettingsError(f"DARKROOM_DATA_DIR: {error.strerror}") from error
 
