@@ -49,6 +49,8 @@ CRASHED, MEMORY = ErrorKind.ENGINE_CRASHED, ErrorKind.OUT_OF_MEMORY
         ("oom", MEMORY, "the engine ran out of memory"),
         ("work_error", ErrorKind.CONTENT_REJECTED, "the prompt is not allowed"),
         ("yield_nonsense", CRASHED, "the engine failed: TypeError"),
+        ("yield_far_step", CRASHED, "the engine failed: ValidationError"),
+        ("yield_step_below_zero", CRASHED, "the engine failed: ValidationError"),
         ("close_events", CRASHED, "the engine's process hung up"),
         (
             "write_garbage_to_events",
