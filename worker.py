@@ -129,6 +129,7 @@ class _WorkParts:
         client: Client,
         settings: WorkerSettings,
         store: ArtifactStore,
+        scratch: Scratch,
         stack: AsyncExitStack,
     ) -> None:
         self._process = process
@@ -136,8 +137,7 @@ class _WorkParts:
         self._settings = settings
         self._store = store
         self._stack = stack
-        self._scratch = _scratch(settings)
-        stack.callback(self._scratch.close)
+        self._scratch = scratch
 
     async def add_generation(self, finisher: Finisher) -> None:
         """One queue for each engine."""
@@ -199,7 +199,10 @@ async def _prepare(
         interval = timedelta(seconds=settings.archive_interval_seconds)
         await keep_trying(lambda: ensure_archiver(client, interval))
         process.workflows.append(_workflow_worker(client, settings, store))
-    work = _WorkParts(process, client, settings, store, stack)
+    # In a thread: it may wait for another worker's start, or sweep what a dead one has left.
+    scratch = await asyncio.to_thread(_scratch, settings)
+    stack.callback(scratch.close)
+    work = _WorkParts(process, client, settings, store, scratch, stack)
     if "generate" in parts:
         await work.add_generation(labels.finisher())
     if "postprocess" in parts:

@@ -38,7 +38,10 @@ class Scratch:
             self._own.mkdir()
             self._lock = os.open(self._own, os.O_RDONLY)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
-            _sweep(root, keep=self._own)
+            dead = _without_owner(root, besides=self._own)
+        # Nobody else waits for this, however much it is.
+        for folder in dead:
+            shutil.rmtree(folder, ignore_errors=True)
 
     @asynccontextmanager
     async def folder(self, name: str) -> AsyncIterator[Path]:
@@ -88,10 +91,9 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _sweep(root: Path, keep: Path) -> None:
-    for folder in root.glob("worker-*"):
-        if folder != keep and not _is_locked(folder):
-            shutil.rmtree(folder, ignore_errors=True)
+def _without_owner(root: Path, besides: Path) -> list[Path]:
+    folders = root.glob("worker-*")
+    return [folder for folder in folders if folder != besides and not _is_locked(folder)]
 
 
 def _is_locked(folder: Path) -> bool:
