@@ -70,6 +70,16 @@ async def test_a_fault_is_told_in_words_and_the_slot_serves_on(
         assert image_of(await run(engine, parameters(), tmp_path))
 
 
+@pytest.mark.parametrize("kind", ["TIMEOUT", "TERMINATED"])
+async def test_an_engine_fails_of_nothing_that_only_the_outside_can_do(
+    kind: str, tmp_path: Path
+) -> None:
+    async with serving() as engine:
+        with pytest.raises(WorkError, match="the engine refused: WorkError") as failure:
+            await run(engine, parameters(fault="work_error", kind=kind), tmp_path)
+        assert failure.value.kind is CRASHED
+
+
 @pytest.mark.parametrize("garbage", ["\x00" * 8, "\x00\x00\x00\x02\x00\x00\x00\x00{}", "\xff" * 99])
 async def test_garbage_that_looks_like_a_frame_is_found_out(garbage: str, tmp_path: Path) -> None:
     work = parameters(fault="write_garbage_to_events", garbage=garbage)
