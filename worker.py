@@ -37,7 +37,7 @@ from workflows.client import WORKER_HEARTBEAT_INTERVAL, connect
 from workflows.deciding import workflow_worker
 from workflows.process import WorkerProcess, is_done_before, keep_trying
 from workflows.search_attributes import register_search_attributes
-from workflows.serving import LABEL_REMOVER, StartEngine, WorkParts
+from workflows.serving import LABEL_REMOVER, StartEngine, WorkParts, open_scratch
 
 BUILT_IN_ENGINES = {
     "procedural": "activities.engines.procedural:ProceduralEngine",
@@ -104,7 +104,10 @@ async def _prepare(
         interval = timedelta(seconds=settings.archive_interval_seconds)
         await keep_trying(lambda: ensure_archiver(client, interval))
         process.workflows.append(_workflow_worker(client, settings, store))
-    work = WorkParts(process, client, settings, store, stack, _engines(settings))
+    # In a thread: it may wait for another worker's start, or sweep what a dead one has left.
+    scratch = await asyncio.to_thread(open_scratch, settings)
+    stack.callback(scratch.close)
+    work = WorkParts(process, client, settings, store, scratch, stack, _engines(settings))
     if "generate" in parts:
         await work.add_generation(labels.finisher())
     if "postprocess" in parts:

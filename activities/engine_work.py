@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager, aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -84,9 +84,13 @@ class EngineWork:
             if activity.is_worker_shutdown():
                 self.last_served.append(activity.info().workflow_id or "")
 
-    def scratch(self, attempt: Attempt) -> AbstractContextManager[Path]:
+    def scratch(self, attempt: Attempt) -> AbstractAsyncContextManager[Path]:
         """The attempt's folder for temporary files, which goes when the context ends."""
         return self._scratch.folder(attempt.input.job_id)
+
+    async def write_scratch(self, path: Path, data: bytes) -> None:
+        """Write a file into the attempt's folder; raises `WorkError` of kind STORAGE."""
+        await self._scratch.write(path, data)
 
     async def make(
         self,
@@ -181,6 +185,8 @@ class EngineWork:
         except TimeoutError as error:
             message = f"{what} in {self._inspect_seconds:g} s"
             raise WorkError(ErrorKind.ENGINE_CRASHED, message) from error
+        except MemoryError as error:
+            raise WorkError(ErrorKind.OUT_OF_MEMORY, f"{what}: out of memory") from error
 
     async def inspect(self, data: bytes) -> ImageFacts:
         """What the bytes are; they are no image only because an engine says so."""

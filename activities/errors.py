@@ -37,6 +37,11 @@ class ErrorKind(StrEnum):
         """Whether another attempt could not end differently, or must not be made."""
         return self in _PERMANENT
 
+    @property
+    def is_from_outside(self) -> bool:
+        """Whether it ends a job from outside its work, and no work can have failed of it."""
+        return self in (ErrorKind.TIMEOUT, ErrorKind.TERMINATED)
+
 
 _PERMANENT = frozenset(
     {

@@ -6,7 +6,9 @@ Pure, and the same for every attempt: equal images are finished to equal bytes.
 import hashlib
 from dataclasses import dataclass, field
 
-from activities.errors import ErrorKind, WorkError
+from pydantic import ValidationError
+
+from activities.errors import ErrorKind, InvalidParametersError, WorkError
 from activities.imaging.errors import UnfitImageError
 from activities.imaging.inspection import ImageFacts, inspect_image
 from activities.imaging.labels.drawing import draw_label
@@ -57,6 +59,15 @@ class Finisher:
     provider: str
     with_parameters: bool
     signer: Signer = field(default_factory=NoSigner)
+
+    def check(self, parameters: GenerationParameters, engine: str) -> None:
+        """Raise `InvalidParametersError` where an image made from them could not be finished.
+
+        A job that was started by hand has passed nobody else who looks.
+        """
+        if self.with_parameters:
+            size = (parameters.width, parameters.height)
+            _recorded(parameters, ImageFacts("image/png", *size), engine)
 
     def finish(
         self, data: bytes, facts: ImageFacts, parameters: GenerationParameters, engine: str
@@ -124,7 +135,12 @@ def _recorded(
     asked = parameters.model_dump(
         include=set(RecordedParameters.model_fields) - {"width", "height"}
     )
-    return RecordedParameters(**asked, width=facts.width, height=facts.height, engine=engine)
+    try:
+        return RecordedParameters(**asked, width=facts.width, height=facts.height, engine=engine)
+    except ValidationError as error:
+        names = ", ".join(sorted({str(fault["loc"][0]) for fault in error.errors()}))
+        message = f"{names}: must not contain NUL or lone surrogates"
+        raise InvalidParametersError(message) from error
 
 
 def _covered(data: bytes, facts: ImageFacts, still: Still, box: Box) -> Covered:

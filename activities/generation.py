@@ -26,8 +26,9 @@ class GenerationActivities:
 
     async def _generate(self, attempt: Attempt) -> WorkResult:
         work, parameters = self._work, attempt.input.parameters
+        self._finisher.check(parameters, work.engine_name)
         checkpoint = await work.read_checkpoint(attempt)
-        with work.scratch(attempt) as scratch:
+        async with work.scratch(attempt) as scratch:
             made = await work.make(attempt, scratch, parameters, checkpoint)
         if made is None:
             return attempt.stopped()

@@ -53,8 +53,8 @@ IMAGE_EXTENSIONS: Mapping[str, str] = MappingProxyType(
 
 # Far beyond anything that is made here; what is larger was made up.
 _MAX_IMAGE_BYTES = 2**30
-_MAX_IMAGE_SIDE = 65_536
-_MAX_STEPS = 1_000_000
+MAX_IMAGE_SIDE = 65_536
+MAX_STEPS = 1_000_000
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 # Where images are, and where the pixels are that a label of the service's own covers.
@@ -95,8 +95,8 @@ class ArtifactRef(Model):
     sha256: str = Field(max_length=64)
     media_type: str = Field(max_length=40)
     byte_size: int = Field(gt=0, le=_MAX_IMAGE_BYTES)
-    width: int = Field(gt=0, le=_MAX_IMAGE_SIDE)
-    height: int = Field(gt=0, le=_MAX_IMAGE_SIDE)
+    width: int = Field(gt=0, le=MAX_IMAGE_SIDE)
+    height: int = Field(gt=0, le=MAX_IMAGE_SIDE)
 
     def is_of(self, job_id: str) -> bool:
         """Whether it is an image that this job's attempts can have stored."""
@@ -189,7 +189,7 @@ class CheckpointRef(Model):
     """Points at a checkpoint in the artifact store, taken after `step` steps."""
 
     key: str = Field(max_length=200)
-    step: int = Field(ge=0, le=_MAX_STEPS)
+    step: int = Field(ge=0, le=MAX_STEPS)
 
     def is_of(self, job_id: str) -> bool:
         """Whether it is one that this job's attempts can have stored."""
@@ -210,8 +210,8 @@ class Progress(Model):
     """How far an attempt is. `at` is when it last moved, by the worker's clock."""
 
     percent: int = Field(ge=0, le=100)
-    step: int = Field(ge=0, le=_MAX_STEPS)
-    total_steps: int = Field(ge=0, le=_MAX_STEPS)
+    step: int = Field(ge=0, le=MAX_STEPS)
+    total_steps: int = Field(ge=0, le=MAX_STEPS)
     phase: Phase
     at: UtcTime
 

@@ -34,6 +34,19 @@ class Grant:
     asked: float
     answered: float
 
+    @classmethod
+    def of(cls, at: datetime | None, asked: float, begun: float, started_at: datetime) -> "Grant":
+        """A claim that was answered just now, of an attempt that began to ask at `begun`.
+
+        What was granted may be an earlier ask, whose answer got lost: then it was no later than so
+        long after the attempt was started, by the same clock.
+        """
+        if at is not None:
+            granted = begun + (at - started_at).total_seconds()
+            # Not before the first ask, where Temporal's clock was set back meanwhile.
+            asked = min(asked, max(begun, granted))
+        return cls(at, asked, time.monotonic())
+
     def latest(self) -> datetime | None:
         """Temporal's time now, or somewhat later."""
         return self._after(self.asked)
@@ -68,12 +81,13 @@ class TemporalOwnership:
     async def claim(self, dispatch: int) -> Grant:
         """Waits as long as no workflow worker answers; the attempt's heartbeats go on meanwhile."""
         claim = ClaimInput(dispatch=dispatch, worker=self._client.identity)
-        while (grant := await self._try_claim(claim)) is None:
+        begun = time.monotonic()
+        while (grant := await self._try_claim(claim, begun)) is None:
             activity.logger.warning("no workflow worker has answered the claim; asking again")
             await asyncio.sleep(_CLAIM_PAUSE_SECONDS)
         return grant
 
-    async def _try_claim(self, claim: ClaimInput) -> Grant | None:
+    async def _try_claim(self, claim: ClaimInput, begun: float) -> Grant | None:
         info, asked = activity.info(), time.monotonic()
         handle = self._client.get_workflow_handle(
             info.workflow_id or "", run_id=info.workflow_run_id
@@ -97,7 +111,7 @@ class TemporalOwnership:
                 raise
             return None
         granted_at = ClaimResult.model_validate(answer).granted_at if answer else None
-        return Grant(granted_at, asked, time.monotonic())
+        return Grant.of(granted_at, asked, begun, info.started_time)
 
     async def confirm(self, heartbeat: AttemptHeartbeat) -> None:
         """Takes about 2 ms. A job that was only asked to stop is still owned."""

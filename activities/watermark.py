@@ -40,7 +40,7 @@ class WatermarkActivities:
         work, task = self._work, _task(attempt.input)
         source = await self._read_source(task)
         await work.keep(attempt, lambda store: put_record(store, _record(attempt.input, task)))
-        with work.scratch(attempt) as scratch:
+        async with work.scratch(attempt) as scratch:
             parameters = await self._files(task, source, scratch)
             made = await work.make(attempt, scratch, parameters)
         if made is None:
@@ -68,11 +68,11 @@ class WatermarkActivities:
 
     async def _files(self, task: RemovalTask, source: bytes, scratch: Path) -> RemovalParameters:
         """Lay out what the remover reads, in the attempt's own folder."""
-        (scratch / "source").write_bytes(source)
+        await self._work.write_scratch(scratch / "source", source)
         label = task.label
         pristine = await self._read_pristine(task)
         if pristine is not None:
-            (scratch / "pristine").write_bytes(pristine)
+            await self._work.write_scratch(scratch / "pristine", pristine)
         return RemovalParameters(
             source=str(scratch / "source"),
             media_type=task.source.media_type,

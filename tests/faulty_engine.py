@@ -268,4 +268,6 @@ def _yield_nonsense(parameters: GenerationParameters) -> Iterator[LocalEvent]:
 FAULTS: dict[str, Callable[[GenerationParameters], Iterator[LocalEvent]]] = {
     **{name: _yields(act) for name, act in _ACTS.items()},
     "yield_nonsense": _yield_nonsense,
+    "yield_far_step": lambda _: iter([StepDone(2_000_000, 3_000_000)]),
+    "yield_step_below_zero": lambda _: iter([StepDone(-1, 3)]),
 }

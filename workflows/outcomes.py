@@ -15,8 +15,11 @@ from temporalio.exceptions import (
 )
 
 from activities.errors import ErrorKind
-from activities.models import AttemptHeartbeat, FailureReport, WorkResult
+from activities.models import AttemptHeartbeat, CarriedProvenance, FailureReport, WorkResult
 from workflows.options import HEARTBEAT_TIMEOUT
+
+# What no field of an implicit label exceeds.
+_LONGEST_LABEL_TEXT = 1000
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,14 @@ def is_made_up(result: WorkResult, job_id: str) -> bool:
     is_foreign_image = artifact is not None and not artifact.is_of(job_id)
     is_foreign_label = label is not None and not label.pristine.is_pristine_of(job_id)
     is_foreign_checkpoint = checkpoint is not None and not checkpoint.is_of(job_id)
-    return is_foreign_image or is_foreign_label or is_foreign_checkpoint
+    is_foreign = is_foreign_image or is_foreign_label or is_foreign_checkpoint
+    return is_foreign or _is_longer_than_a_label(result.provenance)
+
+
+def _is_longer_than_a_label(provenance: CarriedProvenance | None) -> bool:
+    """A job's memo would hold it, and one that is too large for Temporal stops its job for good."""
+    told = (provenance.aigc if provenance else None) or {}
+    return any(max(len(name), len(text)) > _LONGEST_LABEL_TEXT for name, text in told.items())
 
 
 def unreadable_result(worker: str) -> AttemptFailure:

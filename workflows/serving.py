@@ -41,6 +41,7 @@ class WorkParts:
         client: Client,
         settings: WorkerSettings,
         store: ArtifactStore,
+        scratch: Scratch,
         stack: AsyncExitStack,
         start_engine: StartEngine,
     ) -> None:
@@ -50,8 +51,7 @@ class WorkParts:
         self._store = store
         self._stack = stack
         self._start_engine = start_engine
-        self._scratch = _scratch(settings)
-        stack.callback(self._scratch.close)
+        self._scratch = scratch
 
     async def add_generation(self, finisher: Finisher) -> None:
         """One queue for each engine."""
@@ -116,8 +116,9 @@ def _graces(settings: WorkerSettings) -> StopGraces:
     )
 
 
-def _scratch(settings: WorkerSettings) -> Scratch:
+def open_scratch(settings: WorkerSettings) -> Scratch:
+    """The worker's own folder for temporary files; raises `SettingsError`."""
     try:
-        return Scratch(settings.data_dir.absolute() / "tmp")
+        return Scratch(settings.data_dir.absolute() / "tmp", settings.stall_store_seconds)
     except OSError as error:
         raise SettingsError(f"DARKROOM_DATA_DIR: {error.strerror}") from error

@@ -191,7 +191,7 @@ def _serve_one(engine: LocalEngine, commands: Commands, reports: Reports) -> boo
     try:
         Job(engine, commands, reports).run(command, checkpoint)
     except WorkError as error:
-        reports.send(_failure(error, error.kind, "refused", fatal=False))
+        reports.send(_failure(error, ErrorKind.ENGINE_CRASHED, "refused", fatal=False))
     # Nobody knows what state an engine is in that failed in a way it doesn't know itself.
     except Exception as error:
         logger.exception("the engine failed")
@@ -213,7 +213,7 @@ def _failure(
 
 
 def _in_words(error: Exception, otherwise: ErrorKind, what: str) -> WorkError:
-    if isinstance(error, WorkError):
+    if isinstance(error, WorkError) and not error.kind.is_from_outside:
         return error
     if isinstance(error, MemoryError):
         return WorkError(ErrorKind.OUT_OF_MEMORY, "the engine ran out of memory")

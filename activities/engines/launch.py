@@ -1,6 +1,7 @@
 """Starting the process of an engine: its pipes and its environment."""
 
 import asyncio
+import contextlib
 import os
 import sys
 from dataclasses import dataclass
@@ -53,20 +54,38 @@ def _environment() -> dict[str, str]:
     return {"OPENBLAS_NUM_THREADS": "1", **os.environ, "PYTHONPATH": path}
 
 
-async def spawn(engine: str, events: int, output: int) -> asyncio.subprocess.Process:
-    """Start the engine named `module:Class`, which writes to the given ends of two pipes."""
+async def launch(engine: str) -> tuple[asyncio.subprocess.Process, Pipe, Pipe]:
+    """Start the engine named `module:Class`; returns the pipes of its events and its output too.
+
+    Raises `WorkError`.
+    """
     try:
-        return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-u", "-m", "activities.engines.child", engine, str(events)),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=output,
-            stderr=output,
-            pass_fds=(events,),
-            env=_environment(),
-            # Ctrl-C is for the worker, which brings its jobs to a checkpoint first.
-            start_new_session=True,
-        )
+        async with contextlib.AsyncExitStack() as undo:
+            # One after another, because a start can be cancelled between them.
+            events = await Pipe.open()
+            undo.callback(events.close)
+            output = await Pipe.open()
+            undo.callback(output.close)
+            process = await _spawn(engine, events.child_end, output.child_end)
+            undo.pop_all()
+            events.close_child_end()
+            output.close_child_end()
+    # This process has no descriptor left, or the machine no process and no memory.
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         message = f"the engine's process could not start: {reason}"
         raise WorkError(ErrorKind.ENGINE_UNAVAILABLE, message) from error
+    return process, events, output
+
+
+async def _spawn(engine: str, events: int, output: int) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-u", "-m", "activities.engines.child", engine, str(events)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=output,
+        stderr=output,
+        pass_fds=(events,),
+        env=_environment(),
+        # Ctrl-C is for the worker, which brings its jobs to a checkpoint first.
+        start_new_session=True,
+    )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from activities.engines import wire
 from activities.engines.child_log import ChildLog
-from activities.engines.launch import Pipe, spawn
+from activities.engines.launch import Pipe, launch
 from activities.errors import ErrorKind, WorkError
 from activities.models import Model, Phase
 
@@ -62,17 +62,7 @@ class Child:
     @classmethod
     async def start(cls, engine: str) -> "Child":
         """Start a process for the engine named `module:Class`; raises `WorkError`."""
-        async with contextlib.AsyncExitStack() as undo:
-            # One after another, because a start can be cancelled between them.
-            events = await Pipe.open()
-            undo.callback(events.close)
-            output = await Pipe.open()
-            undo.callback(output.close)
-            process = await spawn(engine, events.child_end, output.child_end)
-            undo.pop_all()
-            events.close_child_end()
-            output.close_child_end()
-        return cls(process, events, output)
+        return cls(*await launch(engine))
 
     @property
     def is_usable(self) -> bool:

@@ -14,6 +14,7 @@ from pydantic import Field, TypeAdapter
 
 from activities.errors import ErrorKind
 from activities.models import (
+    MAX_STEPS,
     GenerationParameters,
     Model,
     Phase,
@@ -30,6 +31,9 @@ MAX_IMAGE = 64 * MEBIBYTE
 MAX_CHECKPOINT = 256 * MEBIBYTE
 # A report is small. Text that somebody printed into the pipe reads as a length far beyond this.
 MAX_REPORT_HEADER = 1024 * 1024
+
+# Anything else is the engine's fault, and is told as such before it is taken for progress.
+_Step = Annotated[int, Field(ge=0, le=MAX_STEPS)]
 
 
 class RunCommand(Model):
@@ -62,8 +66,8 @@ class StepReport(Model):
     """A step is finished."""
 
     kind: Literal["step"] = "step"
-    step: int
-    total_steps: int
+    step: _Step
+    total_steps: _Step
 
 
 class PhaseReport(Model):
@@ -77,7 +81,7 @@ class CheckpointReport(Model):
     """The payload is a checkpoint taken after `step`."""
 
     kind: Literal["checkpoint"] = "checkpoint"
-    step: int
+    step: _Step
 
 
 class StartedOverReport(Model):

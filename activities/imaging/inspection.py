@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from PIL import Image, UnidentifiedImageError
 
+from activities.models import MAX_IMAGE_SIDE
+
 _FORMATS = ("PNG", "JPEG", "WEBP")
 # Pillow's MPO is a JPEG with more pictures behind the first.
 _MEDIA_TYPES = {
@@ -15,6 +17,7 @@ _MEDIA_TYPES = {
 }
 _MAX_PIXELS = 64_000_000
 _TOO_LARGE = f"more than {_MAX_PIXELS} pixels"
+_TOO_LONG = f"a side of more than {MAX_IMAGE_SIDE} pixels"
 
 
 class NotAnImageError(Exception):
@@ -39,6 +42,8 @@ def inspect_image(data: bytes) -> ImageFacts:
         with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
             if image.width * image.height > _MAX_PIXELS:
                 raise NotAnImageError(_TOO_LARGE)
+            if max(image.size) > MAX_IMAGE_SIDE:
+                raise NotAnImageError(_TOO_LONG)
             image.verify()
         with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
             image.load()
@@ -48,6 +53,10 @@ def inspect_image(data: bytes) -> ImageFacts:
     # Pillow's own limits, which are above ours, and looked at earlier.
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise NotAnImageError(_TOO_LARGE) from error
-    # SyntaxError is Pillow's word for a bad checksum, ValueError for an oversized chunk.
-    except (OSError, SyntaxError, ValueError) as error:
+    # Says nothing about the image.
+    except (NotAnImageError, MemoryError):
+        raise
+    # SyntaxError is Pillow's word for a bad checksum, ValueError for an oversized chunk, and where
+    # its parsers trip they raise what they like.
+    except Exception as error:
         raise NotAnImageError("damaged") from error

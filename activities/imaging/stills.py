@@ -97,9 +97,18 @@ def _refuse_unfit(image: Image.Image, data: bytes) -> None:
         raise UnfitImageError("an image of more than 8 bits per channel is not supported")
     if image.mode in ("CMYK", "LAB", "HSV", "YCCK"):
         raise UnfitImageError(f"an image in {image.mode} is not supported, only RGB and grey")
-    orientation = image.getexif().get(_ORIENTATION, _UPRIGHT)
+    orientation = _orientation(image)
     if orientation != _UPRIGHT:
         raise UnfitImageError(f"an image with the EXIF orientation {orientation} is not supported")
+
+
+def _orientation(image: Image.Image) -> object:
+    try:
+        return image.getexif().get(_ORIENTATION, _UPRIGHT)
+    # Nobody checked the EXIF of an image that decodes, and Pillow raises what it likes: nobody
+    # knows then which way up it is.
+    except Exception as error:
+        raise UnfitImageError("an image with damaged EXIF data is not supported") from error
 
 
 def _jpeg_options(image: Image.Image) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ import pytest
 from activities.engine_work import EngineWork
 from activities.engines.process import ChildProcessEngine
 from activities.engines.slot import StallLimits
-from activities.errors import ErrorKind
+from activities.errors import ErrorKind, WorkError
 from activities.generation import GenerationActivities
 from activities.models import WorkInput, WorkResult
 from activities.scratch import Scratch
@@ -64,3 +64,12 @@ async def test_looking_at_the_image_has_a_limit(tmp_path: Path) -> None:
     assert (await made.fails()).kind is ErrorKind.ENGINE_CRASHED
     assert made.message == "the engine's image could not be decoded in 0 s"
     assert made.stored == []
+
+
+async def test_image_for_which_there_is_no_memory_is_told_as_such(tmp_path: Path) -> None:
+    def compute() -> None:
+        raise MemoryError
+
+    with pytest.raises(WorkError, match="could not be labelled: out of memory") as failure:
+        await Bench(tmp_path, held()).work.in_thread(compute, "the image could not be labelled")
+    assert failure.value.kind is ErrorKind.OUT_OF_MEMORY

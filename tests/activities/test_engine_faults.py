@@ -49,6 +49,8 @@ CRASHED, MEMORY = ErrorKind.ENGINE_CRASHED, ErrorKind.OUT_OF_MEMORY
         ("oom", MEMORY, "the engine ran out of memory"),
         ("work_error", ErrorKind.CONTENT_REJECTED, "the prompt is not allowed"),
         ("yield_nonsense", CRASHED, "the engine failed: TypeError"),
+        ("yield_far_step", CRASHED, "the engine failed: ValidationError"),
+        ("yield_step_below_zero", CRASHED, "the engine failed: ValidationError"),
         ("close_events", CRASHED, "the engine's process hung up"),
         (
             "write_garbage_to_events",
@@ -66,6 +68,16 @@ async def test_a_fault_is_told_in_words_and_the_slot_serves_on(
         assert (failure.value.kind, failure.value.message) == (kind, message)
         assert failure.value.retry_after_seconds == (7 if fault == "work_error" else None)
         assert image_of(await run(engine, parameters(), tmp_path))
+
+
+@pytest.mark.parametrize("kind", ["TIMEOUT", "TERMINATED"])
+async def test_an_engine_fails_of_nothing_that_only_the_outside_can_do(
+    kind: str, tmp_path: Path
+) -> None:
+    async with serving() as engine:
+        with pytest.raises(WorkError, match="the engine refused: WorkError") as failure:
+            await run(engine, parameters(fault="work_error", kind=kind), tmp_path)
+        assert failure.value.kind is CRASHED
 
 
 @pytest.mark.parametrize("garbage", ["\x00" * 8, "\x00\x00\x00\x02\x00\x00\x00\x00{}", "\xff" * 99])

@@ -45,6 +45,21 @@ async def test_a_payload_that_is_too_large_is_refused_unread(
     assert str(refusal.value) == message
 
 
+@pytest.mark.parametrize(
+    "report",
+    [
+        b'{"kind": "step", "step": -1, "total_steps": 3}',
+        b'{"kind": "step", "step": 1000001, "total_steps": 3}',
+        b'{"kind": "step", "step": 1, "total_steps": 1000001}',
+        b'{"kind": "checkpoint", "step": -1}',
+        b'{"kind": "checkpoint", "step": 1000001}',
+    ],
+)
+async def test_a_step_that_no_attempt_can_report_is_no_report(report: bytes) -> None:
+    with pytest.raises(ValueError, match="step"):
+        await read(struct.pack(">II", len(report), 0) + report)
+
+
 async def test_a_payload_with_a_report_that_has_none_is_no_report() -> None:
     with pytest.raises(ValueError, match="has none"):
         await read(wire.encode(wire.EndReport()), claimed=1)

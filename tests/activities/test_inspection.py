@@ -85,6 +85,17 @@ def test_huge_dimensions_are_refused_before_any_memory_is_taken(size: tuple[int,
         inspect_image(empty_png(*size))
 
 
+def test_a_side_that_no_artifact_can_have_is_refused() -> None:
+    with pytest.raises(NotAnImageError, match="a side of more than 65536 pixels"):
+        inspect_image(empty_png(65_537, 1))
+
+
+def test_a_png_without_pixels_is_damaged() -> None:
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", 40, 30, 8, 2, 0, 0, 0))
+    with pytest.raises(NotAnImageError, match="damaged"):
+        inspect_image(b"\x89PNG\r\n\x1a\n" + header + chunk(b"IEND", b""))
+
+
 def test_a_bomb_in_a_text_chunk_is_refused() -> None:
     bomb = b"Comment\0\0" + zlib.compress(b"\0" * 50_000_000)
     with pytest.raises(NotAnImageError, match="damaged"):

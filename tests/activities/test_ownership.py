@@ -1,9 +1,10 @@
 """Claims and confirmations, against a real server."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -107,6 +108,29 @@ async def test_a_grant_tells_temporals_time(client: Client) -> None:
     latest = grant.latest()
     assert latest is not None
     assert grant.at < grant.earliest() < latest
+
+
+@pytest.mark.parametrize(
+    ("granted_after", "latest_is_after"),
+    [
+        # An earlier ask was granted, and its answer was lost.
+        (1, 10),
+        # This one was granted.
+        (6, 11),
+        # Temporal's clock was set back: nothing better is known than when the first one was asked.
+        (-3600, 10 - 3600),
+    ],
+)
+def test_a_grant_is_told_rather_late_than_early(granted_after: int, latest_is_after: int) -> None:
+    started_at = datetime(2026, 11, 30, tzinfo=UTC)
+    now = time.monotonic()
+    granted_at = started_at + timedelta(seconds=granted_after)
+    grant = Grant.of(granted_at, asked=now - 5, begun=now - 10, started_at=started_at)
+    latest = grant.latest()
+    assert latest is not None
+    assert latest >= started_at + timedelta(seconds=latest_is_after)
+    assert grant.earliest() >= granted_at
+    assert Grant.of(None, now - 5, now - 10, started_at).latest() is None
 
 
 async def test_a_refused_claim_loses_the_job_with_the_reason(client: Client) -> None:

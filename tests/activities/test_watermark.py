@@ -229,6 +229,15 @@ async def test_damaged_image_is_told_without_any_of_our_insides(bench: Bench) ->
     assert "/" not in message
 
 
+async def test_folder_for_temporary_files_that_is_gone_is_told(bench: Bench) -> None:
+    asked = await bench.keep_finished(finished(landscape()))
+    [own] = (bench.root / "tmp").glob("worker-*")
+    own.rmdir()
+    report, message = await bench.fails(asked)
+    assert report.kind == "STORAGE"
+    assert "temporary files could not be written: No such file" in message
+
+
 async def test_task_of_another_job_is_refused(bench: Bench) -> None:
     asked = task(await bench.keep(marked(landscape())))
     foreign = asked.source.model_copy(update={"key": asked.source.key.replace("first", "other")})

@@ -1,6 +1,7 @@
 """How a worker process starts, says how it is, and refuses what it can't use."""
 
 import asyncio
+import fcntl
 import signal
 import socket
 import time
@@ -11,7 +12,7 @@ from temporalio.client import Client
 
 from tests.activities.outage import relaying_to
 from tests.end_to_end.worker_process import WorkerProcess, start_worker, worker
-from tests.processes import until
+from tests.processes import open_files_of, until
 
 
 @pytest.fixture
@@ -72,6 +73,24 @@ async def test_a_worker_waits_for_temporal_and_then_serves(client: Client, data_
     finally:
         if process.process.returncode is None:
             await process.ends(signal.SIGKILL)
+
+
+async def test_a_worker_that_waits_for_another_ones_start_is_alive_and_stops_when_asked(
+    client: Client, data_dir: Path
+) -> None:
+    (data_dir / "tmp").mkdir()
+    with (data_dir / "tmp/.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        process = await start_worker(client, data_dir)
+        try:
+            await process.says("health on port")
+            # Made before anything of its own is: it is about to take the lock, or waits for it.
+            await until(lambda: str(data_dir / "tmp/.lock") in open_files_of(process.process.pid))
+            assert (await process.asks("/healthz"))[0] == 200
+            assert await process.ends(signal.SIGTERM) == 0
+        finally:
+            if process.process.returncode is None:
+                await process.ends(signal.SIGKILL)
 
 
 async def test_a_worker_that_waits_for_temporal_stops_when_asked(

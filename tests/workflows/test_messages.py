@@ -245,6 +245,17 @@ def test_image_that_no_attempt_can_have_stored_is_not_believed(fields: dict[str,
 
 
 @pytest.mark.parametrize(
+    ("name", "text", "believed"),
+    [("a", "b" * 1000, True), ("a", "b" * 1001, False), ("a" * 1001, "b", False)],
+)
+def test_only_provenance_that_a_label_can_hold_is_believed(
+    name: str, text: str, believed: bool
+) -> None:
+    told = {"aigc": {"Label": "1", name: text}}
+    assert is_believed(artifact=STORED, provenance=told) is believed
+
+
+@pytest.mark.parametrize(
     ("key", "step", "believed"),
     [
         ("checkpoints/x/1-5", 5, True),
