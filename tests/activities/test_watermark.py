@@ -168,6 +168,17 @@ async def test_who_asked_is_on_record(bench: Bench) -> None:
     }
 
 
+async def test_who_asks_again_takes_nobody_off_the_record(bench: Bench) -> None:
+    asked = await bench.keep_finished(finished(landscape()))
+    later = asked.model_copy(update={"asked_by": "api:bob"})
+    for one in (asked, later, later, asked):
+        await bench.remove(one)
+    records = bench.root / "artifacts/records"
+    first, [further] = records / "first.json", list((records / "first").iterdir())
+    told = [json.loads(file.read_text())["asked_by"] for file in (first, further)]
+    assert told == ["api:anne", "api:bob"]
+
+
 async def test_repeated_attempt_gives_the_same_copy(bench: Bench) -> None:
     asked = await bench.keep_finished(finished(landscape()))
     once, again = [await bench.remove(asked) for _ in range(2)]

@@ -180,7 +180,9 @@ async def test_lost_image_has_no_removal(
     problem(await api.get(f"/v1/jobs/{generated}-removal"), 404, "JOB_NOT_FOUND")
 
 
-@pytest.mark.parametrize("accepted", [{}, {"label_terms_accepted": False}])
+@pytest.mark.parametrize(
+    "accepted", [{}, *({"label_terms_accepted": said} for said in (False, 1, 1.0, "true", None))]
+)
 async def test_terms_must_be_accepted(
     deserted: httpx.AsyncClient, started: CountWorkflows, accepted: Json
 ) -> None:
@@ -206,6 +208,17 @@ async def test_who_is_given_the_copy_is_on_record_and_once_a_day(
     assert (told["job_id"], told["removal_job_id"]) == (finalized["id"], finalized["successor_id"])
     assert (told["delivered_to"], told["address"]) == ("api:default", "127.0.0.1")
     assert told["sha256"] != tag.strip('"')
+
+
+async def test_nobody_is_on_record_who_was_given_no_copy(
+    api: httpx.AsyncClient, finalized: Json, tmp_path: Path
+) -> None:
+    path = f"/v1/jobs/{finalized['successor_id']}/image"
+    looked = await api.head(path)
+    tag = looked.headers["etag"]
+    known = await api.get(path, headers={"If-None-Match": tag})
+    assert (looked.status_code, known.status_code) == (200, 304)
+    assert not (tmp_path / "artifacts" / "records").exists()
 
 
 async def test_no_copy_is_given_without_a_record(
