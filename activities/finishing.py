@@ -6,7 +6,9 @@ Pure, and the same for every attempt: equal images are finished to equal bytes.
 import hashlib
 from dataclasses import dataclass, field
 
-from activities.errors import ErrorKind, WorkError
+from pydantic import ValidationError
+
+from activities.errors import ErrorKind, InvalidParametersError, WorkError
 from activities.imaging.errors import UnfitImageError
 from activities.imaging.inspection import ImageFacts, inspect_image
 from activities.imaging.labels.drawing import draw_label
@@ -124,7 +126,15 @@ def _recorded(
     asked = parameters.model_dump(
         include=set(RecordedParameters.model_fields) - {"width", "height"}
     )
-    return RecordedParameters(**asked, width=facts.width, height=facts.height, engine=engine)
+    size = {"width": facts.width, "height": facts.height}
+    try:
+        return RecordedParameters.model_validate(asked | size | {"engine": engine})
+    # The API lets no such text in; a job that is started by hand may have any.
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        reason = fault["msg"].removeprefix("Value error, ")
+        message = f"the image file can't record `{fault['loc'][0]}`: {reason}"
+        raise InvalidParametersError(message) from error
 
 
 def _covered(data: bytes, facts: ImageFacts, still: Still, box: Box) -> Covered:

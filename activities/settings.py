@@ -92,6 +92,6 @@ class WorkerSettings(Settings):
 
 def _in_words(error: ValidationError) -> list[str]:
     return [
-        f"{_PREFIX}{str(fault['loc'][0]).upper()}: {fault['msg']}"
+        f"{_PREFIX}{str(fault['loc'][0]).upper()}: {fault['msg'].removeprefix('Value error, ')}"
         for fault in error.errors(include_url=False, include_context=False)
     ]

@@ -1,6 +1,7 @@
 """An image file taken apart into pixels, and put together again as the same kind of file."""
 
 import io
+import struct
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -97,9 +98,18 @@ def _refuse_unfit(image: Image.Image, data: bytes) -> None:
         raise UnfitImageError("an image of more than 8 bits per channel is not supported")
     if image.mode in ("CMYK", "LAB", "HSV", "YCCK"):
         raise UnfitImageError(f"an image in {image.mode} is not supported, only RGB and grey")
-    orientation = image.getexif().get(_ORIENTATION, _UPRIGHT)
+    orientation = _orientation(image)
     if orientation != _UPRIGHT:
         raise UnfitImageError(f"an image with the EXIF orientation {orientation} is not supported")
+
+
+def _orientation(image: Image.Image) -> object:
+    """Upright, too, where nobody can read which it is."""
+    try:
+        return image.getexif().get(_ORIENTATION, _UPRIGHT)
+    # SyntaxError is Pillow's word for what is no TIFF at all.
+    except (OSError, SyntaxError, ValueError, struct.error):
+        return _UPRIGHT
 
 
 def _jpeg_options(image: Image.Image) -> dict[str, Any] | None:

@@ -147,3 +147,19 @@ def test_unfit_images_are_refused_by_name() -> None:
     ):
         with pytest.raises(Exception, match=name):
             open_still(data, media_type)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "WEBP"])
+def test_exif_that_nobody_can_read_turns_no_image(kind: str) -> None:
+    data = encoded(picture(), kind, exif=b"no TIFF at all")
+    finished = finisher().finish(data, inspect_image(data), PARAMETERS, "procedural")
+    assert finished.covered is not None
+    assert finished.provenance.has_parameters
+
+
+def test_prompt_that_no_file_can_hold_is_the_requests_fault() -> None:
+    data = encoded(picture(), "PNG")
+    asked = PARAMETERS.model_copy(update={"negative_prompt": "a\0b"})
+    with pytest.raises(WorkError, match="`negative_prompt`: must not contain NUL") as refusal:
+        finisher().finish(data, inspect_image(data), asked, "procedural")
+    assert refusal.value.kind is ErrorKind.INVALID_PARAMETERS
