@@ -45,13 +45,15 @@ def own_profile(
     face = _face(font)
     _check_text(text, face)
     alpha, colour = _lettering(text, face)
+    _, top, _, bottom = face.getbbox(text)
     place = Anchor(anchor)
     return LabelProfile(
         name=text,
         anchor=place,
         margin_x=_MARGIN if place.names_a_side else 0,
         margin_y=_MARGIN if place.names_an_end else 0,
-        height=_TEXT_HEIGHT,
+        # The mark is as much higher as its outline and padding take.
+        height=_TEXT_HEIGHT * alpha.shape[0] / (bottom - top),
         min_height=_MIN_HEIGHT,
         opacity=opacity,
         template=png_template(alpha, colour),
