@@ -135,11 +135,14 @@ def _recorded(
     asked = parameters.model_dump(
         include=set(RecordedParameters.model_fields) - {"width", "height"}
     )
+    size = {"width": facts.width, "height": facts.height}
     try:
-        return RecordedParameters(**asked, width=facts.width, height=facts.height, engine=engine)
+        return RecordedParameters.model_validate(asked | size | {"engine": engine})
+    # The API lets no such text in; a job that is started by hand may have any.
     except ValidationError as error:
-        names = ", ".join(sorted({str(fault["loc"][0]) for fault in error.errors()}))
-        message = f"{names}: must not contain NUL or lone surrogates"
+        fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        reason = fault["msg"].removeprefix("Value error, ")
+        message = f"the image file can't record `{fault['loc'][0]}`: {reason}"
         raise InvalidParametersError(message) from error
 
 

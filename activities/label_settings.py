@@ -1,13 +1,18 @@
 """What the worker is told about labels and provenance."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from activities.finishing import Finisher
-from activities.imaging.labels.lettering import DEFAULT_OPACITY, own_profile
+from activities.imaging.labels.lettering import (
+    DEFAULT_OPACITY,
+    UnreadableFontError,
+    own_profile,
+)
 from activities.imaging.labels.profile import Anchor, LabelProfile
+from activities.imaging.provenance.record import PlainText
 from activities.settings import EnvironSettings, SettingsError
 from activities.signing import NoSigner, Signer, open_signer
 
@@ -20,6 +25,12 @@ _TEXTS = {
     "pt": "Gerado por IA",
     "zh": "AI生成",
 }
+
+
+def _not_blank(name: str) -> str:
+    if not name.strip():
+        raise ValueError("must not be blank")
+    return name
 
 
 class LabelSettings(EnvironSettings):
@@ -39,21 +50,20 @@ class LabelSettings(EnvironSettings):
     provenance_parameters: bool = True
     c2pa_certificates: Path | None = None
     c2pa_private_key: Path | None = None
-    provider_name: str = Field(default="Darkroom", min_length=1, max_length=200)
+    provider_name: Annotated[PlainText, AfterValidator(_not_blank)] = Field(
+        default="Darkroom", max_length=200
+    )
 
     def own_label(self) -> LabelProfile:
         """The service's own label; raises `SettingsError`."""
         text = self.label_text or _TEXTS[self.label_language]
         try:
             return own_profile(text, self.label_font, self.label_opacity, self.label_anchor)
+        except UnreadableFontError as error:
+            raise SettingsError(f"DARKROOM_LABEL_FONT: {error}") from error
         except ValueError as error:
-            raise SettingsError(f"{self._named()}: {error}") from error
-
-    def _named(self) -> str:
-        """The variable that decides about what can't be drawn."""
-        if self.label_font is not None and not self.label_font.is_file():
-            return "DARKROOM_LABEL_FONT"
-        return "DARKROOM_LABEL_TEXT" if self.label_text else "DARKROOM_LABEL_LANGUAGE"
+            name = "DARKROOM_LABEL_TEXT" if self.label_text else "DARKROOM_LABEL_LANGUAGE"
+            raise SettingsError(f"{name}: {error}") from error
 
     def provider_labels(self) -> list[LabelProfile]:
         """Those of providers; raises `SettingsError` where one of them can't be read."""

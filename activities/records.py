@@ -44,17 +44,29 @@ def record_key(job_id: str) -> str:
 
 
 async def put_record(store: ArtifactStore, record: LabelRecord) -> None:
-    """Keep it; a retry writes the same."""
-    await store.put(record_key(record.job_id), record.model_dump_json(indent=2).encode())
+    """Keep it; a retry writes the same, and who asks again stands beside who asked before."""
+    written = record.model_dump_json(indent=2).encode()
+    if await _kept_first(store, record_key(record.job_id), written) != written:
+        await store.put(_further_key(record.job_id, written), written)
 
 
 async def put_delivery(store: ArtifactStore, delivery: DeliveryRecord) -> None:
     """Keep it, once for each recipient and day, before the copy is handed out."""
-    key = _delivery_key(delivery)
+    await _kept_first(store, _delivery_key(delivery), delivery.model_dump_json(indent=2).encode())
+
+
+async def _kept_first(store: ArtifactStore, key: str, written: bytes) -> bytes:
+    """What is on record there: what was before, or else this."""
     try:
-        await store.get(key)
+        return await store.get(key)
     except ArtifactLostError:
-        await store.put(key, delivery.model_dump_json(indent=2).encode())
+        await store.put(key, written)
+        return written
+
+
+def _further_key(job_id: str, written: bytes) -> str:
+    """One for each time that somebody asked after the first."""
+    return f"{_RECORDS}/{job_id}/asked-{hashlib.sha256(written).hexdigest()[:16]}.json"
 
 
 def _delivery_key(delivery: DeliveryRecord) -> str:

@@ -93,6 +93,6 @@ class WorkerSettings(Settings):
 
 def _in_words(error: ValidationError, prefix: str) -> list[str]:
     return [
-        f"{prefix}{str(fault['loc'][0]).upper()}: {fault['msg']}"
+        f"{prefix}{str(fault['loc'][0]).upper()}: {fault['msg'].removeprefix('Value error, ')}"
         for fault in error.errors(include_url=False, include_context=False)
     ]

@@ -59,9 +59,19 @@ class Chains:
         # Nothing is started for an image that is lost.
         await self._jobs.image(view)
         known = await self._successor(view)
-        if known is None or _may_be_repeated(known):
+        if known is None or not await self._has_copy_or_will(known):
             await self._start_removal(view, asked, _reuse_policy(known))
         return await self._jobs.read(removal_id(view.id))
+
+    async def _has_copy_or_will(self, removal: JobView) -> bool:
+        """Whether there is no reason to run it again: it goes on, or its copy is there."""
+        if removal.state is not JobState.SUCCESS:
+            return not removal.state.is_terminal
+        try:
+            await self._jobs.image(removal)
+        except ArtifactLost:
+            return False
+        return True
 
     async def retry(self, job_id: str, key: str | None) -> Created:
         """Start a job that asks the same as one that has no image; a removal is run again."""
@@ -127,17 +137,13 @@ def _refuse_without_label(view: JobView) -> None:
         raise NotRemovable(f"The job is {view.state}: it has no image.", view.state)
 
 
-def _may_be_repeated(removal: JobView) -> bool:
-    return removal.state.is_terminal and removal.state is not JobState.SUCCESS
-
-
 def _reuse_policy(known: JobView | None) -> WorkflowIDReusePolicy:
-    """A removal that succeeded is never run again, whoever else asks at the same moment.
+    """A removal that failed is run again once, whoever else asks at the same moment.
 
-    To Temporal one that was cancelled is a completed one, too.
+    To Temporal one that was cancelled is a completed one, as is one whose copy was lost.
     """
     if known is None:
         return WorkflowIDReusePolicy.REJECT_DUPLICATE
-    if known.state is JobState.CANCELLED:
+    if known.state in (JobState.CANCELLED, JobState.SUCCESS):
         return WorkflowIDReusePolicy.ALLOW_DUPLICATE
     return WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY

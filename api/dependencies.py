@@ -8,6 +8,7 @@ from fastapi import Depends, Header, Request
 
 from api.chains import Chains
 from api.control import JobControl
+from api.head import is_head
 from api.jobs import Jobs
 
 
@@ -28,6 +29,10 @@ def _address(request: Request) -> str:
     return request.client.host if request.client else ""
 
 
+def _is_head(request: Request) -> bool:
+    return is_head(request.scope)
+
+
 def _base_url(request: Request) -> str:
     """Where clients reach this API: as configured, or as this client did."""
     configured: str = request.app.state.public_url
@@ -43,6 +48,7 @@ JobsDependency = Annotated[Jobs, Depends(_jobs)]
 ControlDependency = Annotated[JobControl, Depends(_control)]
 ChainsDependency = Annotated[Chains, Depends(_chains)]
 ClientAddress = Annotated[str, Depends(_address)]
+IsHead = Annotated[bool, Depends(_is_head)]
 BaseUrl = Annotated[str, Depends(_base_url)]
 Stopping = Annotated[asyncio.Event, Depends(_stopping)]
 IfNoneMatch = Annotated[

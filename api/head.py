@@ -2,6 +2,13 @@
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+_IS_HEAD = "darkroom.is_head"
+
+
+def is_head(scope: Scope) -> bool:
+    """Whether the answer goes out without its body."""
+    return _IS_HEAD in scope
+
 
 class HeadMiddleware:
     """Answers HEAD as GET is answered, headers and all, and leaves the body out."""
@@ -20,4 +27,4 @@ class HeadMiddleware:
                 message = {**message, "body": b""}
             await send(message)
 
-        await self._app({**scope, "method": "GET"}, receive, send_without_body)
+        await self._app({**scope, "method": "GET", _IS_HEAD: True}, receive, send_without_body)

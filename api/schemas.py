@@ -133,6 +133,14 @@ class RemoveLabelRequest(BaseModel):
         default=None, ge=0, le=9, description="The first job's if left out"
     )
 
+    @field_validator("label_terms_accepted", mode="before")
+    @classmethod
+    def _is_said_outright(cls, accepted: object) -> object:
+        """A 1 equals true, but nobody accepts terms by it."""
+        if accepted is not True:
+            raise ValueError("must be true for an unlabelled copy")
+        return accepted
+
 
 class ControlRequest(BaseModel):
     """Why a job is cancelled, paused or resumed; the whole body may be left out."""

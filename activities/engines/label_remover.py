@@ -17,6 +17,7 @@ from activities.imaging.removal import (
     Pristine,
     remove_label,
     restore_own,
+    without_others,
 )
 from activities.label_settings import LabelSettings
 from activities.models import RemovalParameters
@@ -37,12 +38,14 @@ class LabelRemover:
     capabilities = Capabilities(progress=True, targeted_cancel=True)
 
     def __init__(self) -> None:
-        self._profiles: list[LabelProfile] = []
+        self._own: list[LabelProfile] = []
+        self._providers: list[LabelProfile] = []
 
     def load(self) -> None:
         """Read which labels there are."""
         try:
-            self._profiles = LabelSettings.from_environ(os.environ).known_labels()
+            settings = LabelSettings.from_environ(os.environ)
+            self._own, self._providers = [settings.own_label()], settings.provider_labels()
         except SettingsError as error:
             raise WorkError(ErrorKind.ENGINE_UNAVAILABLE, str(error)) from error
 
@@ -62,11 +65,12 @@ class LabelRemover:
     def _remove(self, parameters: RemovalParameters, on_step: OnStep) -> CleanCopy:
         source = Path(parameters.source).read_bytes()
         if parameters.pristine is None or parameters.box is None:
-            return remove_label(source, parameters.media_type, self._profiles, on_step)
+            known = [*self._own, *self._providers]
+            return remove_label(source, parameters.media_type, known, on_step)
         pristine = Pristine(parameters.box, Path(parameters.pristine).read_bytes())
         copy = restore_own(source, parameters.media_type, pristine)
         on_step(1, 1)
-        return copy
+        return without_others(copy, parameters.media_type, self._providers, on_step)
 
 
 def _stepwise(

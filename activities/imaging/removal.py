@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from activities.imaging.errors import UnfitImageError
 from activities.imaging.labels.drawing import restore
 from activities.imaging.labels.fill import fill_hidden
 from activities.imaging.labels.inverse import remove_by_inverse
@@ -17,6 +18,7 @@ from activities.imaging.stills import Still, open_still, pixels_of
 from activities.models import RemovedLabel
 
 OWN_LABEL = "own"
+_NOT_KEPT = "what was kept from before its label is not of this image"
 
 OnStep = Callable[[int, int], None]
 
@@ -47,28 +49,42 @@ class CleanCopy:
 def restore_own(data: bytes, media_type: str, pristine: Pristine) -> CleanCopy:
     """Put back what the service's own label covers: bit-exact, at any opacity.
 
-    Raises `LabelNotFoundError` where the image already is as it was before the label.
+    Raises `LabelNotFoundError` where the image already is as it was before the label, and
+    `UnfitImageError` where what was kept is not of this image and this box.
     """
     still = open_still(data, media_type)
     if still.is_lossless:
-        kept, (left, top, right, bottom) = pixels_of(pristine.file), pristine.box
-        if np.array_equal(still.pixels[top:bottom, left:right], kept):
-            raise LabelNotFoundError
-        clean = still.with_pixels(restore(still.pixels, kept, left, top)).to_bytes()
+        clean = _with_kept_box(still, pristine)
     else:
         clean = pristine.file
-        if np.array_equal(open_still(clean, media_type).pixels, still.pixels):
+        kept = open_still(clean, media_type).pixels
+        if kept.shape != still.pixels.shape:
+            raise UnfitImageError(_NOT_KEPT)
+        if np.array_equal(kept, still.pixels):
             raise LabelNotFoundError
     removed = RemovedLabel(profile=OWN_LABEL, method="pristine", residual=0.0, is_clean=True)
     return CleanCopy(carry_provenance(data, clean), removed)
 
 
+def _with_kept_box(still: Still, pristine: Pristine) -> bytes:
+    kept, (left, top, right, bottom) = pixels_of(pristine.file), pristine.box
+    if kept.shape[:2] != (bottom - top, right - left):
+        raise UnfitImageError(_NOT_KEPT)
+    try:
+        pixels = restore(still.pixels, kept, left, top)
+    except ValueError as error:
+        raise UnfitImageError(_NOT_KEPT) from error
+    if np.array_equal(pixels, still.pixels):
+        raise LabelNotFoundError
+    return still.with_pixels(pixels).to_bytes()
+
+
 def remove_label(
     data: bytes, media_type: str, profiles: Sequence[LabelProfile], on_step: OnStep
 ) -> CleanCopy:
-    """Find which of the labels the image carries, compute what is below it, and look again.
+    """Find which of the labels the image carries, compute what is below them, and look again.
 
-    Every pixel outside the label's box stays as it is. `on_step` is told how many steps are done,
+    Every pixel outside the labels' boxes stays as it is. `on_step` is told how many steps are done,
     and may end the work by raising. Raises `LabelNotFoundError` and `UnfitImageError`.
     """
     still = open_still(data, media_type)
@@ -81,7 +97,25 @@ def remove_label(
         residual=left,
         is_clean=left < RESIDUAL_VISIBLE,
     )
-    return CleanCopy(clean, removed)
+    others = [other for other in profiles if other is not profile]
+    return without_others(CleanCopy(clean, removed), media_type, others, on_step)
+
+
+def without_others(
+    copy: CleanCopy, media_type: str, profiles: Sequence[LabelProfile], on_step: OnStep
+) -> CleanCopy:
+    """The copy without the labels that it still carries: a provider's lies below the service's own.
+
+    It tells of the label of which the most is left, so that none that is seen is called clean.
+    """
+    if not profiles:
+        return copy
+    try:
+        further = remove_label(copy.data, media_type, profiles, on_step)
+    except LabelNotFoundError:
+        return copy
+    removed = max(further.removed, copy.removed, key=lambda label: label.residual)
+    return CleanCopy(further.data, removed)
 
 
 def _found(still: Still, profiles: Sequence[LabelProfile]) -> tuple[LabelProfile, Mark]:

@@ -1,6 +1,7 @@
 """An image file taken apart into pixels, and put together again as the same kind of file."""
 
 import io
+import struct
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -103,12 +104,12 @@ def _refuse_unfit(image: Image.Image, data: bytes) -> None:
 
 
 def _orientation(image: Image.Image) -> object:
+    """Upright, too, where nobody can read which it is."""
     try:
         return image.getexif().get(_ORIENTATION, _UPRIGHT)
-    # Nobody checked the EXIF of an image that decodes, and Pillow raises what it likes: nobody
-    # knows then which way up it is.
-    except Exception as error:
-        raise UnfitImageError("an image with damaged EXIF data is not supported") from error
+    # SyntaxError is Pillow's word for what is no TIFF at all.
+    except (OSError, SyntaxError, ValueError, struct.error):
+        return _UPRIGHT
 
 
 def _jpeg_options(image: Image.Image) -> dict[str, Any] | None:

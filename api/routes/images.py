@@ -9,6 +9,7 @@ from api.dependencies import (
     ChainsDependency,
     ClientAddress,
     IfNoneMatch,
+    IsHead,
     JobsDependency,
     matches,
 )
@@ -58,6 +59,7 @@ async def fetch_image(
     jobs: JobsDependency,
     chains: ChainsDependency,
     address: ClientAddress,
+    is_head: IsHead,
     final: Annotated[
         bool, Query(description="The image of the chain's last job that has one")
     ] = False,
@@ -78,7 +80,9 @@ async def fetch_image(
     }
     if matches(if_none_match, headers["ETag"]):
         return Response(status_code=304, headers=headers)
-    await chains.record_delivery(view, artifact, address)
+    # HEAD gives nobody a copy.
+    if not is_head:
+        await chains.record_delivery(view, artifact, address)
     return Response(data, media_type=artifact.media_type, headers=headers)
 
 

@@ -20,6 +20,8 @@ from activities.imaging.labels.locating import Box
 from activities.imaging.labels.mark import Floats, Mark
 from activities.imaging.labels.profile import Anchor, LabelProfile, Sizing
 from activities.imaging.labels.regression import straight_lines, trust_in
+from activities.imaging.removal import remove_label
+from activities.imaging.stills import encode_png, pixels_of
 from tests.activities.label_pictures import Pixels, flat, jpeg, picture, psnr
 
 WIDTH, HEIGHT = 240, 200
@@ -139,6 +141,22 @@ def test_a_learnt_mark_grows_with_the_image_or_keeps_its_pixels() -> None:
     assert twice.box == tuple(2 * side for side in mark.box)
     assert (same.width, same.height) == (mark.width, mark.height)
     assert 2 * WIDTH - same.box[2] == WIDTH - mark.box[2]
+
+
+def test_of_profiles_for_several_sizes_the_one_that_fits_is_taken() -> None:
+    label, sizes = own_profile("AI made", opacity=0.5), ((240, 200), (360, 300), (420, 350))
+    profiles = []
+    for size in sizes:
+        mark = label.mark_on(*size)
+        samples = [draw_label(flat(level, *size), mark) for level in (0, 255)]
+        profiles.append(profile_of(calibrated(samples).mark, size, str(size), Sizing.SHARE))
+    for size in sizes:
+        mark, truth = label.mark_on(*size), picture(7, *size)
+        copy = remove_label(
+            encode_png(draw_label(truth, mark)), "image/png", profiles, lambda step, total: None
+        )
+        assert (copy.removed.profile, copy.removed.is_clean) == (str(size), True)
+        assert psnr(pixels_of(copy.data), truth, mark) > 47
 
 
 def test_a_given_box_is_kept_to() -> None:

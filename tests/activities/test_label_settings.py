@@ -32,6 +32,8 @@ BAD = [
     ("LABEL_ANCHOR", "somewhere"),
     ("PROVENANCE_PARAMETERS", "2"),
     ("PROVIDER_NAME", "n" * 201),
+    ("PROVIDER_NAME", " "),
+    ("PROVIDER_NAME", "Ac\nme"),
 ]
 
 
@@ -59,7 +61,9 @@ def test_a_bad_value_is_told_by_its_variable(name: str, text: str) -> None:
     [
         ({"LABEL_TEXT": "AI生成"}, "DARKROOM_LABEL_TEXT: .*U\\+6210"),
         ({"LABEL_LANGUAGE": "zh"}, "DARKROOM_LABEL_LANGUAGE: .*U\\+6210"),
+        ({"LABEL_TEXT": "W" * 60}, "DARKROOM_LABEL_TEXT: the label's text is too wide"),
         ({"LABEL_FONT": "/no/such/font.ttf"}, "DARKROOM_LABEL_FONT: "),
+        ({"LABEL_FONT": __file__, "LABEL_TEXT": "AI"}, "DARKROOM_LABEL_FONT: "),
     ],
 )
 def test_label_that_can_not_be_drawn_is_told_by_its_variable(

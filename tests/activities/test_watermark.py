@@ -168,6 +168,17 @@ async def test_who_asked_is_on_record(bench: Bench) -> None:
     }
 
 
+async def test_who_asks_again_takes_nobody_off_the_record(bench: Bench) -> None:
+    asked = await bench.keep_finished(finished(landscape()))
+    later = asked.model_copy(update={"asked_by": "api:bob"})
+    for one in (asked, later, later, asked):
+        await bench.remove(one)
+    records = bench.root / "artifacts/records"
+    first, [further] = records / "first.json", list((records / "first").iterdir())
+    told = [json.loads(file.read_text())["asked_by"] for file in (first, further)]
+    assert told == ["api:anne", "api:bob"]
+
+
 async def test_repeated_attempt_gives_the_same_copy(bench: Bench) -> None:
     asked = await bench.keep_finished(finished(landscape()))
     once, again = [await bench.remove(asked) for _ in range(2)]
@@ -198,6 +209,47 @@ async def test_label_of_a_provider_is_found_and_computed_away(bench: Bench) -> N
     assert np.abs(difference).max() <= 2
     assert result.progress is not None
     assert result.progress.step == result.progress.total_steps
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
+async def test_label_of_a_provider_goes_with_the_own_one_above_it(bench: Bench, kind: str) -> None:
+    file = io.BytesIO()
+    with Image.open(io.BytesIO(marked(landscape()))) as image:
+        image.save(file, kind, **({"quality": 90} if kind == "JPEG" else {"lossless": True}))
+    data = file.getvalue()
+    made = LabelSettings().finisher().finish(data, inspect_image(data), PARAMETERS, "procedural")
+    result = await bench.remove(await bench.keep_finished(made))
+    assert result.removed is not None
+    assert (result.removed.profile, result.removed.is_clean) == ("ACME IMAGES", True)
+    assert result.provenance == made.provenance
+    left, top, right, bottom = PROVIDER.mark_on(640, 480).box
+    box = np.s_[top:bottom, left:right]
+    clean, before = (pixels_of(one)[box].astype(int) for one in (bench.bytes_of(result), data))
+    truth = np.asarray(landscape())[box]
+    assert np.abs(before - truth).mean() > 10 * np.abs(clean - truth).mean()
+
+
+@pytest.mark.parametrize(
+    "box", [(0, 0, 5, 5), (-5, 10**9, 5, 5), (10**12, 10**12, 10**12 + 9, 10**12 + 9)]
+)
+async def test_kept_pixels_that_are_not_the_boxes_are_refused(
+    bench: Bench, box: tuple[int, int, int, int]
+) -> None:
+    asked = await bench.keep_finished(finished(landscape()))
+    assert asked.label is not None
+    wrong = asked.label.model_copy(update={"box": box})
+    report, message = await bench.fails(asked.model_copy(update={"label": wrong}))
+    assert report.kind == "INVALID_PARAMETERS"
+    assert "not of this image" in message
+
+
+async def test_kept_pixels_that_do_not_lie_in_the_image_are_refused(bench: Bench) -> None:
+    asked = await bench.keep_finished(finished(landscape()))
+    assert asked.label is not None
+    left, top, right, bottom = asked.label.box
+    wrong = asked.label.model_copy(update={"box": (left + 640, top, right + 640, bottom)})
+    report, _ = await bench.fails(asked.model_copy(update={"label": wrong}))
+    assert report.kind == "INVALID_PARAMETERS"
 
 
 async def test_image_without_a_label_is_left_as_it_is(bench: Bench) -> None:

@@ -159,6 +159,25 @@ async def test_removal_that_ended_without_a_copy_can_be_tried_again(
     assert (await api.get(f"/v1/jobs/{generated}")).json()["chain"] == "FINALIZED"
 
 
+async def test_removal_whose_copy_was_lost_is_run_again(
+    api: httpx.AsyncClient,
+    client: Client,
+    engine: str,
+    finalized: Json,
+    store: LocalArtifactStore,
+    tmp_path: Path,
+) -> None:
+    removal = finalized["successor_id"]
+    [file] = (tmp_path / "artifacts/jobs" / removal).glob("*.png")
+    file.unlink()
+    problem(await api.get(f"/v1/jobs/{removal}/image"), 410, "ARTIFACT_LOST")
+    async with working(client, engine, paint(store)), removing(client, paint(store, "white")):
+        again = job(await ask(api, finalized["id"]), 202)
+        assert (again["id"], again["done"]) == (removal, False)
+        await read_when(api, removal, "SUCCESS")
+    assert (await api.get(f"/v1/jobs/{removal}/image")).content == png("white")
+
+
 async def test_removal_needs_a_generated_image(
     api: httpx.AsyncClient, client: Client, finalized: Json, tmp_path: Path
 ) -> None:
@@ -180,7 +199,9 @@ async def test_lost_image_has_no_removal(
     problem(await api.get(f"/v1/jobs/{generated}-removal"), 404, "JOB_NOT_FOUND")
 
 
-@pytest.mark.parametrize("accepted", [{}, {"label_terms_accepted": False}])
+@pytest.mark.parametrize(
+    "accepted", [{}, *({"label_terms_accepted": said} for said in (False, 1, 1.0, "true", None))]
+)
 async def test_terms_must_be_accepted(
     deserted: httpx.AsyncClient, started: CountWorkflows, accepted: Json
 ) -> None:
@@ -206,6 +227,17 @@ async def test_who_is_given_the_copy_is_on_record_and_once_a_day(
     assert (told["job_id"], told["removal_job_id"]) == (finalized["id"], finalized["successor_id"])
     assert (told["delivered_to"], told["address"]) == ("api:default", "127.0.0.1")
     assert told["sha256"] != tag.strip('"')
+
+
+async def test_nobody_is_on_record_who_was_given_no_copy(
+    api: httpx.AsyncClient, finalized: Json, tmp_path: Path
+) -> None:
+    path = f"/v1/jobs/{finalized['successor_id']}/image"
+    looked = await api.head(path)
+    tag = looked.headers["etag"]
+    known = await api.get(path, headers={"If-None-Match": tag})
+    assert (looked.status_code, known.status_code) == (200, 304)
+    assert not (tmp_path / "artifacts" / "records").exists()
 
 
 async def test_no_copy_is_given_without_a_record(

@@ -7,7 +7,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from activities.imaging.labels.mark import Floats
-from activities.imaging.labels.profile import Anchor, LabelProfile, png_template
+from activities.imaging.labels.profile import MAX_TEMPLATE_SIDE, Anchor, LabelProfile, png_template
 
 DEFAULT_OPACITY = 0.6
 # Of the image's shorter side: what GB 45438-2025 asks of a text label's characters.
@@ -28,6 +28,10 @@ _NO_CHARACTER = "\U0010ffff"
 Font = ImageFont.FreeTypeFont
 
 
+class UnreadableFontError(ValueError):
+    """There is no font that text could be drawn with."""
+
+
 def own_profile(
     text: str = "AI generated",
     font: Path | None = None,
@@ -41,13 +45,15 @@ def own_profile(
     face = _face(font)
     _check_text(text, face)
     alpha, colour = _lettering(text, face)
+    _, top, _, bottom = face.getbbox(text)
     place = Anchor(anchor)
     return LabelProfile(
         name=text,
         anchor=place,
         margin_x=_MARGIN if place.names_a_side else 0,
         margin_y=_MARGIN if place.names_an_end else 0,
-        height=_TEXT_HEIGHT,
+        # The mark is as much higher as its outline and padding take.
+        height=_TEXT_HEIGHT * alpha.shape[0] / (bottom - top),
         min_height=_MIN_HEIGHT,
         opacity=opacity,
         template=png_template(alpha, colour),
@@ -58,13 +64,13 @@ def _face(path: Path | None) -> Font:
     if path is None:
         face = ImageFont.load_default(_FONT_SIZE)
         if not isinstance(face, Font):
-            raise ValueError("this build of Pillow can't draw text: it has no FreeType")
+            raise UnreadableFontError("this build of Pillow can't draw text: it has no FreeType")
         return face
     try:
         # One glyph per character: what is drawn doesn't depend on a shaping library.
         return Font(path, _FONT_SIZE, layout_engine=ImageFont.Layout.BASIC)
     except OSError as error:
-        raise ValueError(f"{path} is no font that can be read: {error}") from error
+        raise UnreadableFontError(f"{path} is no font that can be read: {error}") from error
 
 
 def _check_text(text: str, face: Font) -> None:
@@ -90,6 +96,8 @@ def _lettering(text: str, face: Font) -> tuple[Floats, Floats]:
     """Alpha and colour of the text inside its outline, cut to what is drawn and a little more."""
     left, top, right, bottom = face.getbbox(text, stroke_width=_OUTLINE)
     size = int(right - left) + 2 * _PADDING, int(bottom - top) + 2 * _PADDING
+    if max(size) > MAX_TEMPLATE_SIDE:
+        raise ValueError("the label's text is too wide: it must be shorter, or its font narrower")
     at = _PADDING - left, _PADDING - top
     outline, letters = _drawn(text, face, size, at, _OUTLINE), _drawn(text, face, size, at, 0)
     colour = _DARK + (_TEXT - _DARK) * letters
