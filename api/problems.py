@@ -119,6 +119,11 @@ class Problem(HTTPException):
         super().__init__(status_code=self.status, detail=detail, headers=headers)
         self.extra: dict[str, Any] = {}
 
+    def response(self) -> ProblemResponse:
+        """The answer."""
+        headers = dict(self.headers) if self.headers else None
+        return ProblemResponse(self.status_code, self.code, self.detail, self.extra, headers)
+
 
 class NotFound(Problem):
     """Nothing is served at this path."""

@@ -5,10 +5,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Query, Response
 
+from api.addresses import Addresses, job_path
 from api.chains import Chains
 from api.control import goes_on, is_held
 from api.dependencies import (
-    BaseUrl,
+    AddressesDependency,
     ChainsDependency,
     ControlDependency,
     IfNoneMatch,
@@ -18,8 +19,8 @@ from api.dependencies import (
     matches,
 )
 from api.json_body import JsonRoute
-from api.openapi import FAULT
-from api.presenter import job_path, present_job
+from api.openapi import FAULT, UNAVAILABLE
+from api.presenter import present_job
 from api.routes.documented import (
     ACCEPTED_HEADERS,
     BODY,
@@ -29,7 +30,6 @@ from api.routes.documented import (
     NOT_FOUND,
     POLL_SECONDS,
     REFUSED,
-    UNAVAILABLE,
     JobId,
 )
 from api.schemas import ControlRequest, CreateJobRequest, JobResponse
@@ -58,13 +58,16 @@ Control = Annotated[ControlRequest | None, Body(description="Why; may be left ou
     },
 )
 async def create_job(
-    asked: CreateJobRequest, response: Response, jobs: JobsDependency, base_url: BaseUrl
+    asked: CreateJobRequest,
+    response: Response,
+    jobs: JobsDependency,
+    addresses: AddressesDependency,
 ) -> JobResponse:
     """Start a job. It waits for a worker if none is free, or none is alive."""
     view = await jobs.create(asked)
     response.headers["Location"] = job_path(view.id)
     response.headers["Retry-After"] = str(POLL_SECONDS)
-    return present_job(view, base_url)
+    return present_job(view, addresses)
 
 
 @router.get(
@@ -83,7 +86,7 @@ async def read_job(
     job_id: JobId,
     jobs: JobsDependency,
     chains: ChainsDependency,
-    base_url: BaseUrl,
+    addresses: AddressesDependency,
     stopping: Stopping,
     wait: Annotated[
         float,
@@ -98,12 +101,12 @@ async def read_job(
 ) -> Response:
     """Read a job. Needs no live worker."""
     view = await jobs.read(job_id)
-    body = await _render(chains, view, base_url)
+    body = await _render(chains, view, addresses)
     has_this = if_none_match is None or matches(if_none_match, entity_tag(body))
     if wait and has_this and not view.state.is_terminal:
         change = jobs.read_after_change(view, timedelta(seconds=wait))
         view = await unless_stopping(change, stopping) or view
-        body = await _render(chains, view, base_url)
+        body = await _render(chains, view, addresses)
     tag = entity_tag(body)
     if matches(if_none_match, tag):
         return Response(status_code=304, headers={"ETag": tag})
@@ -118,12 +121,12 @@ async def cancel_job(
     response: Response,
     wishes: ControlDependency,
     chains: ChainsDependency,
-    base_url: BaseUrl,
+    addresses: AddressesDependency,
     control: Control = None,
 ) -> JobResponse:
     """Cancel a job; a finished one is answered as it is."""
     view = await wishes.cancel(job_id, control.message if control else "")
-    return await _controlled(chains, view, base_url, response, is_done=view.state.is_terminal)
+    return await _controlled(chains, view, addresses, response, is_done=view.state.is_terminal)
 
 
 @router.post(
@@ -137,12 +140,12 @@ async def pause_job(
     response: Response,
     wishes: ControlDependency,
     chains: ChainsDependency,
-    base_url: BaseUrl,
+    addresses: AddressesDependency,
     control: Control = None,
 ) -> JobResponse:
     """Stop a job at its next checkpoint, or hold it back before it starts."""
     view = await wishes.pause(job_id, control.message if control else "")
-    return await _controlled(chains, view, base_url, response, is_done=is_held(view))
+    return await _controlled(chains, view, addresses, response, is_done=is_held(view))
 
 
 @router.post(
@@ -156,22 +159,22 @@ async def resume_job(
     response: Response,
     wishes: ControlDependency,
     chains: ChainsDependency,
-    base_url: BaseUrl,
+    addresses: AddressesDependency,
     control: Control = None,
 ) -> JobResponse:
     """Go on with a paused job, or take back a pause that is not yet carried out."""
     view = await wishes.resume(job_id, control.message if control else "")
-    return await _controlled(chains, view, base_url, response, is_done=goes_on(view))
+    return await _controlled(chains, view, addresses, response, is_done=goes_on(view))
 
 
 async def _controlled(
-    chains: Chains, view: JobView, base_url: str, response: Response, *, is_done: bool
+    chains: Chains, view: JobView, addresses: Addresses, response: Response, *, is_done: bool
 ) -> JobResponse:
     if not is_done:
         response.status_code = 202
         response.headers["Retry-After"] = str(POLL_SECONDS)
-    return present_job(await chains.placed(view), base_url)
+    return present_job(await chains.placed(view), addresses)
 
 
-async def _render(chains: Chains, view: JobView, base_url: str) -> bytes:
-    return present_job(await chains.placed(view), base_url).model_dump_json().encode()
+async def _render(chains: Chains, view: JobView, addresses: Addresses) -> bytes:
+    return present_job(await chains.placed(view), addresses).model_dump_json().encode()
