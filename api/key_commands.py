@@ -115,7 +115,7 @@ def _name(text: str) -> str:
 
 
 def _days(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= _MAX_DAYS):
+    if not (text.isascii() and text.isdecimal() and len(text) <= 5 and 1 <= int(text) <= _MAX_DAYS):
         _refuse(f"must be a whole number of days, 1 to {_MAX_DAYS}")
     return int(text)
 

@@ -1,4 +1,4 @@
-"""The errors that a client is told in full.
+"""The errors that a client is told in full; those of who is not let in are in refusals.py.
 
 Problem
  ├─ MalformedJson        400
@@ -56,12 +56,7 @@ class ProblemDocument(BaseModel):
                     "status": 422,
                     "detail": "The request has 1 fault; see `errors`.",
                     "code": "INVALID_REQUEST",
-                    "errors": [
-                        {
-                            "pointer": "#/width",
-                            "detail": "Input should be less than or equal to 2048",
-                        }
-                    ],
+                    "errors": [{"pointer": "#/width", "detail": "Input should be less than 2049"}],
                 }
             ]
         }

@@ -15,7 +15,7 @@ class ApiSettings(Settings):
     public_url: str = Field(default="", pattern=r"^(https?://[^\s/?#]+(/[^\s?#]*[^\s/?#])?)?$")
     max_body_bytes: int = Field(default=256 * 1024, ge=1024, le=64 * 1024 * 1024)
     allow_no_keys: bool = False
-    tenant_requests_per_second: float = Field(default=500, ge=0, le=1e6, allow_inf_nan=False)
+    tenant_requests_per_second: float = Field(default=1000, ge=0, le=1e6, allow_inf_nan=False)
     tenant_max_waiting: int = Field(default=10_000, ge=0, le=10_000_000)
     link_seconds: int = Field(default=3600, ge=2, le=30 * 86_400)
     log_level: str = Field(default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$")

@@ -204,6 +204,19 @@ async def test_key_added_and_revoked_while_the_api_runs_counts(
         problem(await api.get("/v1/jobs/x"), 401, "UNAUTHENTICATED")
 
 
+async def test_file_damaged_or_moved_while_the_api_runs_takes_its_key_away(
+    tenants: Tenants, tmp_path: Path
+) -> None:
+    problem(await tenants.bob.get("/v1/jobs/x"), 404, "JOB_NOT_FOUND")
+    for file in (tmp_path / "artifacts" / "config" / "keys").iterdir():
+        if "bob" in file.read_text():
+            file.unlink()
+        else:
+            file.write_text(file.read_text().replace("anne", "not a tenant"))
+    await until_status(tenants.bob, {}, 401)
+    await until_status(tenants.anne, {}, 401)
+
+
 async def test_store_that_can_not_be_read_lets_in_whom_it_knows(
     client: Client, store: LocalArtifactStore, tenants: Tenants, tmp_path: Path
 ) -> None:

@@ -107,6 +107,8 @@ async def test_link_beside_a_key_is_not_looked_at(stage: Stage) -> None:
     assert (await stage.owner.get(stage.image + "?signature=x&expires=1")).status_code == 200
     headers = {"authorization": "Bearer wrong"}
     problem(await stage.stranger.get(stage.url, headers=headers), 401, "UNAUTHENTICATED")
+    of_a_proxy = {"authorization": "Basic YTpi"}
+    assert (await stage.stranger.get(stage.url, headers=of_a_proxy)).status_code == 200
 
 
 async def test_every_answer_of_every_process_has_a_link_and_the_same_for_a_while(
