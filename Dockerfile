@@ -30,6 +30,8 @@ RUN groupadd --gid 10001 darkroom \
         --shell /usr/sbin/nologin darkroom \
     && install --directory --owner 10001 --group 10001 --mode 0750 /data
 
+# All addresses, as a container must; without API keys, or DARKROOM_ALLOW_NO_KEYS=on, the API says so
+# and doesn't start.
 ENV PATH=/opt/venv/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \

@@ -28,7 +28,10 @@ class LabelRecord(Model):
 
 
 class DeliveryRecord(Model):
-    """That the copy of a job's image was handed out: when first on that day, to whom, and which."""
+    """That the copy of a job's image was handed out: when first on that day, to whom, and which.
+
+    `by_link`: to whoever had a link that was given to `delivered_to`.
+    """
 
     job_id: str
     removal_job_id: str
@@ -36,6 +39,7 @@ class DeliveryRecord(Model):
     address: str
     delivered_at: datetime
     sha256: str
+    by_link: bool = False
 
 
 def record_key(job_id: str) -> str:
@@ -72,5 +76,6 @@ def _further_key(job_id: str, written: bytes) -> str:
 def _delivery_key(delivery: DeliveryRecord) -> str:
     """One for each recipient, copy and day, however often it is fetched."""
     to = f"{delivery.delivered_to}\n{delivery.address}\n{delivery.sha256}"
+    to += "\nlink" if delivery.by_link else ""
     mark = hashlib.sha256(to.encode()).hexdigest()[:16]
     return f"{_RECORDS}/{delivery.job_id}/{delivery.delivered_at:%Y-%m-%d}-{mark}.json"

@@ -1,5 +1,6 @@
-"""`python -m api`: serves the REST API until it is told to stop."""
+"""`python -m api`: serves the REST API until it is told to stop; `keys` manages its keys."""
 
+import argparse
 import asyncio
 import contextlib
 import logging
@@ -7,7 +8,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 import uvicorn
@@ -15,8 +16,10 @@ from fastapi import FastAPI
 from temporalio.client import Client
 
 from activities.artifacts import open_store
-from activities.settings import SettingsError
+from activities.settings import Settings, SettingsError
+from api import key_commands
 from api.app import create_app
+from api.key_ring import KeyRing
 from api.patience import PatientProtocol
 from api.settings import ApiSettings
 from workflows.client import connect
@@ -24,6 +27,8 @@ from workflows.client import connect
 # Clients had better hear of an outage soon than wait for the end of it.
 _RETRY_FOR = timedelta(seconds=2)
 _SHUTDOWN_SECONDS = 5
+_STORE_SECONDS = 10
+_DESCRIPTION = "Serves the REST API, unless a command is given."
 
 logger = logging.getLogger("darkroom.api")
 
@@ -57,10 +62,7 @@ class _Server(uvicorn.Server):
 async def _serve(settings: ApiSettings, listener: socket.socket) -> None:
     client = await _connect()
     app: FastAPI = create_app(client, open_store(settings.artifacts_url), settings)
-    if not settings.is_loopback_only:
-        logger.warning(
-            "listening on %s without API keys: whoever reaches it can use it", settings.api_host
-        )
+    await _tell_who_is_let_in(app.state.keys, settings)
     config = uvicorn.Config(
         app,
         http=PatientProtocol,
@@ -71,6 +73,32 @@ async def _serve(settings: ApiSettings, listener: socket.socket) -> None:
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
     await _Server(config, app.state.stopping).serve(sockets=[listener])
+
+
+async def _tell_who_is_let_in(keys: KeyRing, settings: ApiSettings) -> None:
+    """Say it once, and refuse to serve a network without keys unless that was asked for."""
+    await keys.look()
+    if keys.has_keys:
+        logger.info("every request needs an API key")
+    elif not keys.is_known:
+        logger.warning("the API keys can't be read: until they can, every request is refused")
+    elif not settings.may_be_open:
+        raise SettingsError(
+            f"DARKROOM_API_HOST: {settings.api_host} can be reached from other machines, and there "
+            "are no API keys. Make one with `python -m api keys add TENANT`, or set "
+            "DARKROOM_ALLOW_NO_KEYS=on if whatever is in front of the API authenticates"
+        )
+    elif settings.is_loopback_only:
+        logger.info(
+            "there are no API keys: open to this machine only, at %s, as tenant default; "
+            "`python -m api keys add TENANT` makes the first one",
+            settings.api_host,
+        )
+    else:
+        logger.warning(
+            "there are no API keys: open to whoever reaches %s, as DARKROOM_ALLOW_NO_KEYS says",
+            settings.api_host,
+        )
 
 
 async def _connect() -> Client:
@@ -94,8 +122,24 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def main() -> int:
-    """Serve; returns the exit code."""
+def main(arguments: Sequence[str] = ()) -> int:
+    """Serve, or do what the arguments say; returns the exit code."""
+    parser = argparse.ArgumentParser("python -m api", description=_DESCRIPTION)
+    key_commands.add_parsers(parser.add_subparsers(dest="command", metavar="COMMAND"))
+    asked = parser.parse_args(arguments)
+    return _manage_keys(asked) if asked.command == "keys" else _main()
+
+
+def _manage_keys(asked: argparse.Namespace) -> int:
+    try:
+        settings = Settings.from_environ(os.environ)
+    except SettingsError as error:
+        sys.stderr.write(f"api: {error}\n")
+        return 2
+    return key_commands.run(asked, open_store(settings.artifacts_url, _STORE_SECONDS))
+
+
+def _main() -> int:
     try:
         settings = ApiSettings.from_environ(os.environ)
         logging.basicConfig(
@@ -113,7 +157,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    code = main()
+    code = main(sys.argv[1:])
     logging.shutdown()
+    sys.stdout.flush()
     # The interpreter's own way out can hang or abort while the SDK's threads still run.
     os._exit(code)

@@ -11,8 +11,12 @@ from temporalio.service import RPCError
 
 from activities.artifacts import ArtifactStore
 from api import docs, errors
+from api.authentication import AuthenticationMiddleware, Gate
 from api.head import HeadMiddleware
 from api.jobs import Jobs
+from api.key_ring import KeyRing
+from api.limits import RequestLimit, WaitingJobs
+from api.links import Links
 from api.openapi import DescribedApp
 from api.routes import batches, health, images, jobs, tasks
 from api.settings import ApiSettings
@@ -50,7 +54,13 @@ def create_app(client: Client, store: ArtifactStore, settings: ApiSettings) -> F
     app.state.store = store
     app.state.public_url = settings.public_url
     app.state.max_body_bytes = settings.max_body_bytes
-    app.state.jobs = Jobs(client, store, tuple(settings.engine_classes))
+    waiting = WaitingJobs(client, settings.tenant_max_waiting)
+    app.state.jobs = Jobs(client, store, tuple(settings.engine_classes), waiting)
+    app.state.keys = KeyRing(store, may_be_open=settings.may_be_open)
+    app.state.links = Links(store, settings.link_seconds)
+    limit = RequestLimit(settings.tenant_requests_per_second)
+    app.add_middleware(AuthenticationMiddleware, gate=Gate(app.state.keys, app.state.links, limit))
+    # Outside, so that HEAD is GET for whoever is inside.
     app.add_middleware(HeadMiddleware)
     errors.install(app)
     docs.install(app)

@@ -11,6 +11,7 @@ from activities.artifacts import ArtifactStore
 from activities.errors import WorkError
 from activities.models import ArtifactRef
 from activities.records import DeliveryRecord, put_delivery
+from api.callers import source_of, tenant_of
 from api.jobs import Created, Jobs
 from api.outage import answered
 from api.problems import ArtifactLost, NotRemovable, NotRetryable, StoreUnavailable
@@ -98,7 +99,7 @@ class Chains:
     async def _start_removal(
         self, view: JobView, asked: RemoveLabelRequest, policy: WorkflowIDReusePolicy
     ) -> None:
-        request = removal_input(view, self._jobs.source, datetime.now(UTC))
+        request = removal_input(view, self._jobs.caller.source, datetime.now(UTC))
         if asked.priority is not None:
             request = request.model_copy(update={"priority": asked.priority})
         # Whoever is quicker starts it, and the other one is given it.
@@ -116,7 +117,8 @@ class Chains:
         delivery = DeliveryRecord(
             job_id=(view.request.predecessor_id if view.request else None) or view.id,
             removal_job_id=view.id,
-            delivered_to=self._jobs.source,
+            delivered_to=source_of(tenant_of(view)),
+            by_link=self._jobs.caller.linked_job is not None,
             address=address,
             delivered_at=datetime.now(UTC),
             sha256=artifact.sha256,

@@ -84,7 +84,7 @@ class JobControl:
 
     async def _signal(self, view: JobView, signal: str, message: str) -> None:
         handle = self._jobs.handle(view.id)
-        note = ControlNote(source=self._jobs.source, message=message)
+        note = ControlNote(source=self._jobs.caller.source, message=message)
         try:
             async with answered():
                 await handle.signal(signal, note)

@@ -6,23 +6,27 @@ from typing import Annotated
 
 from fastapi import Depends, Header, Request
 
+from api.addresses import Addresses
 from api.chains import Chains
 from api.control import JobControl
 from api.head import is_head
 from api.jobs import Jobs
+from api.key_ring import KeyRing
+from api.links import Links
 
 
 def _jobs(request: Request) -> Jobs:
+    """The jobs of whoever asks."""
     jobs: Jobs = request.app.state.jobs
-    return jobs
+    return jobs.of(request.state.caller)
 
 
 def _control(request: Request) -> JobControl:
-    return JobControl(request.app.state.jobs)
+    return JobControl(_jobs(request))
 
 
 def _chains(request: Request) -> Chains:
-    return Chains(request.app.state.jobs, request.app.state.store)
+    return Chains(_jobs(request), request.app.state.store)
 
 
 def _address(request: Request) -> str:
@@ -39,6 +43,14 @@ def _base_url(request: Request) -> str:
     return configured or str(request.base_url).rstrip("/")
 
 
+async def _addresses(request: Request) -> Addresses:
+    """With signed links to images, unless everybody is let in anyway."""
+    keys: KeyRing = request.app.state.keys
+    links: Links = request.app.state.links
+    signer = None if keys.is_open else await links.signer()
+    return Addresses(_base_url(request), signer)
+
+
 def _stopping(request: Request) -> asyncio.Event:
     stopping: asyncio.Event = request.app.state.stopping
     return stopping
@@ -49,7 +61,7 @@ ControlDependency = Annotated[JobControl, Depends(_control)]
 ChainsDependency = Annotated[Chains, Depends(_chains)]
 ClientAddress = Annotated[str, Depends(_address)]
 IsHead = Annotated[bool, Depends(_is_head)]
-BaseUrl = Annotated[str, Depends(_base_url)]
+AddressesDependency = Annotated[Addresses, Depends(_addresses)]
 Stopping = Annotated[asyncio.Event, Depends(_stopping)]
 IfNoneMatch = Annotated[
     str | None,

@@ -76,13 +76,11 @@ def _escape(part: str) -> str:
 async def _answer_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - as registered
     own = _own_words(request, error)
-    code, extra = (
-        (own.code, own.extra)
-        if isinstance(own, Problem)
-        else (HTTPStatus(own.status_code).name, {})
-    )
+    if isinstance(own, Problem):
+        return own.response()
     headers = dict(own.headers) if own.headers else None
-    return ProblemResponse(own.status_code, code, own.detail, extra, headers)
+    code = HTTPStatus(own.status_code).name
+    return ProblemResponse(own.status_code, code, own.detail, headers=headers)
 
 
 def _own_words(request: Request, error: HTTPException) -> HTTPException:

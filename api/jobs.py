@@ -1,8 +1,9 @@
-"""What the routes ask for: starting and reading jobs, for one tenant."""
+"""What the routes ask for: starting and reading jobs, for one caller."""
 
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
+from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
@@ -12,13 +13,14 @@ from pydantic import BaseModel
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from activities.artifacts import ArtifactLostError, ArtifactStore, get_image
 from activities.models import ArtifactRef, GenerationParameters
+from api.callers import Caller
 from api.idempotency import Intent
+from api.limits import WaitingJobs
 from api.outage import ANSWER_WITHIN, answered
-from api.presenter import DEFAULT_TENANT
 from api.problems import (
     ArtifactLost,
     JobNotFound,
@@ -32,7 +34,7 @@ from workflows.hearing import Standing
 from workflows.job_record import JobRecord
 from workflows.messages import ImageJobInput, JobView, job_id_of, workflow_id_for
 from workflows.reading import JobNotFoundError, JobReader
-from workflows.search_attributes import register_search_attributes
+from workflows.search_attributes import lacks_search_attributes, register_search_attributes
 from workflows.state_machine import JobState
 from workflows.submission import start_job
 
@@ -54,29 +56,36 @@ class Created:
 
 
 class Jobs:
-    """The jobs of one tenant."""
+    """The jobs of one caller: those of the default tenant, until another one asks."""
 
     def __init__(
         self,
         client: Client,
         store: ArtifactStore,
         engines: tuple[str, ...],
-        tenant: str = DEFAULT_TENANT,
+        waiting: WaitingJobs,
     ) -> None:
         self._client = client
         self._store = store
         self._engines = engines
-        self._tenant = tenant
+        self._waiting = waiting
+        self._caller = Caller()
         self._reader = JobReader(client, store, in_part=True)
 
+    def of(self, caller: Caller) -> "Jobs":
+        """The jobs of this caller, read by what all callers share."""
+        jobs = copy(self)
+        jobs._caller = caller
+        return jobs
+
     @property
-    def source(self) -> str:
-        """How transitions name whoever asks here."""
-        return f"api:{self._tenant}"
+    def caller(self) -> Caller:
+        """Who asks here."""
+        return self._caller
 
     def intent(self, key: str, asked: BaseModel, about: str = "") -> Intent:
         """What a request with an idempotency key of this tenant's means to do."""
-        return Intent.of(key, self._tenant, asked, about)
+        return Intent.of(key, self._caller.tenant, asked, about)
 
     async def create(self, asked: CreateJobRequest, intent: Intent | None = None) -> Created:
         """Start a job; once this returns it can't be lost."""
@@ -113,19 +122,20 @@ class Jobs:
         request: ImageJobInput,
         policy: WorkflowIDReusePolicy = WorkflowIDReusePolicy.REJECT_DUPLICATE,
     ) -> None:
-        """Start a job; see `start_job`."""
+        """Start a job, if its tenant may have one more; see `start_job`."""
 
         async def start() -> None:
             await start_job(self._client, job_id, request, id_reuse_policy=policy)
 
-        try:
-            await start()
-        except RPCError as error:
-            if not _lacks_search_attributes(error):
-                raise
-            # The server's database is new, and younger than this process.
-            await register_search_attributes(self._client)
-            await _start_where_just_registered(start)
+        async with self._waiting.room_for_one(request.tenant):
+            try:
+                await start()
+            except RPCError as error:
+                if not lacks_search_attributes(error):
+                    raise
+                # The server's database is new, and younger than this process.
+                await register_search_attributes(self._client)
+                await _start_where_just_registered(start)
 
     def _job_input(self, asked: CreateJobRequest) -> ImageJobInput:
         engine = self._engines[0] if asked.engine is None else asked.engine
@@ -137,7 +147,7 @@ class Jobs:
         return ImageJobInput(
             **{k: v for k, v in fields.items() if k in ImageJobInput.model_fields},
             engine=engine,
-            tenant=self._tenant,
+            tenant=self._caller.tenant,
             parameters=GenerationParameters(
                 **{k: v for k, v in fields.items() if k in GenerationParameters.model_fields},
                 seed=chosen,
@@ -163,7 +173,7 @@ class Jobs:
         return standing
 
     def _require_own(self, view: JobView) -> None:
-        if (view.request.tenant if view.request else DEFAULT_TENANT) != self._tenant:
+        if not self._caller.may_see(view):
             raise JobNotFound
 
     def handle(self, job_id: str) -> WorkflowHandle[object, object]:
@@ -212,11 +222,6 @@ async def _start_where_just_registered(start: Callable[[], Awaitable[None]]) -> 
     try:
         await start()
     except RPCError as error:
-        if not _lacks_search_attributes(error):
+        if not lacks_search_attributes(error):
             raise
         raise TemporalUnavailable from error
-
-
-def _lacks_search_attributes(error: RPCError) -> bool:
-    is_refusal = error.status is RPCStatusCode.INVALID_ARGUMENT
-    return is_refusal and "search attribute" in error.message

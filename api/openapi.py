@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import FastAPI
 from pydantic.json_schema import models_json_schema
 
+from api.authentication import needs_key
 from api.problems import ProblemDocument
 
 PROBLEM_REF = f"#/components/schemas/{ProblemDocument.__name__}"
@@ -18,6 +19,34 @@ def problem(description: str) -> dict[str, Any]:
     }
 
 
+RETRY_AFTER = {
+    "description": "Seconds until another look is worth while",
+    "schema": {"type": "integer"},
+}
+UNAVAILABLE = {
+    **problem("Temporal or the artifact store is out of reach for now"),
+    "headers": {"Retry-After": RETRY_AFTER},
+}
+_SCHEME = "key"
+_BEARER = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "An API key, from `python -m api keys add TENANT`; needed once there is one",
+}
+_REFUSALS = {
+    "401": {
+        **problem("There is no API key, or none that is valid (`UNAUTHENTICATED`)"),
+        "headers": {"WWW-Authenticate": {"description": "`Bearer`", "schema": {"type": "string"}}},
+    },
+    "429": {
+        **problem(
+            "The tenant has too many requests at once (`RATE_LIMITED`), or too many jobs that "
+            "wait (`TOO_MANY_JOBS`)"
+        ),
+        "headers": {"Retry-After": RETRY_AFTER},
+    },
+    "503": UNAVAILABLE,
+}
 FAULT = problem("The service failed; the fault was logged")
 
 
@@ -30,7 +59,21 @@ class DescribedApp(FastAPI):
             document = super().openapi()
             schemas = document.setdefault("components", {}).setdefault("schemas", {})
             schemas.update(_problem_schemas())
+            _describe_access(document)
         return super().openapi()
+
+
+def _describe_access(document: dict[str, Any]) -> None:
+    """What every operation has in common that needs a key, where there are any."""
+    document["components"]["securitySchemes"] = {_SCHEME: _BEARER}
+    for path, operations in document["paths"].items():
+        if not needs_key(path):
+            continue
+        for operation in operations.values():
+            # Nothing at all is enough as long as there are no keys.
+            operation["security"] = [{_SCHEME: []}, {}]
+            for status, response in _REFUSALS.items():
+                operation["responses"].setdefault(status, response)
 
 
 def _problem_schemas() -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from api.addresses import Addresses
+from api.callers import tenant_of
 from api.schemas import (
     ErrorResponse,
     ExtensionResponse,
@@ -16,19 +18,12 @@ from workflows.chain import may_be_retried, may_have_successor
 from workflows.messages import ChainState, ImageJobInput, JobStatus, JobView
 from workflows.state_machine import JobEvent, JobState, allowed_events
 
-DEFAULT_TENANT = "default"
-
 # What of a job's input is told elsewhere, or to nobody.
 _NOT_ASKED = {"type", "tenant", "predecessor_id", "removal", "retry_of", "fingerprint"}
 
 
-def job_path(job_id: str) -> str:
-    """The path of a job below the API's root."""
-    return f"/v1/jobs/{job_id}"
-
-
-def present_job(view: JobView, base_url: str) -> JobResponse:
-    """The public shape of a job; `base_url` has no slash at its end."""
+def present_job(view: JobView, addresses: Addresses) -> JobResponse:
+    """The public shape of a job."""
     status, request = view.status, view.request
     return JobResponse(
         id=view.id,
@@ -42,14 +37,14 @@ def present_job(view: JobView, base_url: str) -> JobResponse:
         max_attempts=request.max_attempts if request else 0,
         worker=status.worker,
         priority=request.priority if request else 0,
-        tenant=request.tenant if request else DEFAULT_TENANT,
+        tenant=tenant_of(view),
         created_at=view.created_at,
         started_at=status.started_at,
         updated_at=view.updated_at,
         finished_at=status.finished_at,
         deadline_at=status.deadline_at,
         request=_present_request(request) if request else None,
-        result=_present_result(view.id, status, base_url),
+        result=_present_result(view.id, status, addresses),
         error=ErrorResponse(**status.error.model_dump()) if status.error else None,
         predecessor_id=request.predecessor_id if request else None,
         successor_id=status.successor_id,
@@ -58,7 +53,7 @@ def present_job(view: JobView, base_url: str) -> JobResponse:
         extensions=[ExtensionResponse(**e.model_dump()) for e in status.extensions],
         transitions=[TransitionResponse(**t.model_dump()) for t in view.transitions],
         allowed_events=list(allowed_events(view.state)),
-        links=_links(view, base_url),
+        links=_links(view, addresses),
     )
 
 
@@ -69,12 +64,12 @@ def _present_request(request: ImageJobInput) -> dict[str, Any]:
     return parameters | asked
 
 
-def _present_result(job_id: str, status: JobStatus, base_url: str) -> ResultResponse | None:
+def _present_result(job_id: str, status: JobStatus, addresses: Addresses) -> ResultResponse | None:
     if status.result is None:
         return None
     result = status.result
     return ResultResponse(
-        image_url=f"{base_url}{job_path(job_id)}/image",
+        image_url=addresses.image(job_id),
         seed=result.seed,
         has_label=result.label is not None,
         removal=RemovalResponse(**result.removed.model_dump()) if result.removed else None,
@@ -85,8 +80,8 @@ def _present_result(job_id: str, status: JobStatus, base_url: str) -> ResultResp
     )
 
 
-def _links(view: JobView, base_url: str) -> dict[str, str]:
-    own = f"{base_url}{job_path(view.id)}"
+def _links(view: JobView, addresses: Addresses) -> dict[str, str]:
+    own = addresses.job(view.id)
     allowed, wish = allowed_events(view.state), view.status.pending_request
     possible = {
         "image": view.state is JobState.SUCCESS,

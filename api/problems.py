@@ -1,4 +1,4 @@
-"""The errors that a client is told in full.
+"""The errors that a client is told in full; those of who is not let in are in refusals.py.
 
 Problem
  ├─ MalformedJson        400
@@ -59,12 +59,7 @@ class ProblemDocument(BaseModel):
                     "status": 422,
                     "detail": "The request has 1 fault; see `errors`.",
                     "code": "INVALID_REQUEST",
-                    "errors": [
-                        {
-                            "pointer": "#/width",
-                            "detail": "Input should be less than or equal to 2048",
-                        }
-                    ],
+                    "errors": [{"pointer": "#/width", "detail": "Input should be less than 2049"}],
                 }
             ]
         }
@@ -128,6 +123,11 @@ class Problem(HTTPException):
     def __init__(self, detail: str, *, headers: dict[str, str] | None = None) -> None:
         super().__init__(status_code=self.status, detail=detail, headers=headers)
         self.extra: dict[str, Any] = {}
+
+    def response(self) -> ProblemResponse:
+        """The answer."""
+        headers = dict(self.headers) if self.headers else None
+        return ProblemResponse(self.status_code, self.code, self.detail, self.extra, headers)
 
 
 class CrossSiteRequest(Problem):

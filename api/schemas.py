@@ -197,7 +197,10 @@ class ProvenanceResponse(BaseModel):
 class ResultResponse(BaseModel):
     """The finished image."""
 
-    image_url: str = Field(description="Where the bytes are")
+    image_url: str = Field(
+        description="Where the bytes are. Where keys are needed, too, this address works without "
+        "one, for a while: read the job again for a new one"
+    )
     sha256: str = Field(description="Of exactly those bytes, in hexadecimal")
     media_type: str = Field(examples=["image/png"], description="The image's format")
     width: int = Field(description="In pixels")

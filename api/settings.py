@@ -8,13 +8,22 @@ from activities.settings import Settings
 
 
 class ApiSettings(Settings):
-    """`DARKROOM_X` is the field `x`. Sizes in bytes."""
+    """`DARKROOM_X` is the field `x`. Sizes in bytes; of limits 0 is none."""
 
     api_host: str = "127.0.0.1"
     api_port: int = Field(default=8000, ge=1, le=65_535)
     public_url: str = Field(default="", pattern=r"^(https?://[^\s/?#]+(/[^\s?#]*[^\s/?#])?)?$")
     max_body_bytes: int = Field(default=256 * 1024, ge=1024, le=64 * 1024 * 1024)
+    allow_no_keys: bool = False
+    tenant_requests_per_second: float = Field(default=1000, ge=0, le=1e6, allow_inf_nan=False)
+    tenant_max_waiting: int = Field(default=10_000, ge=0, le=10_000_000)
+    link_seconds: int = Field(default=3600, ge=2, le=30 * 86_400)
     log_level: str = Field(default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$")
+
+    @property
+    def may_be_open(self) -> bool:
+        """Whether everybody may be let in as long as there are no keys."""
+        return self.is_loopback_only or self.allow_no_keys
 
     @property
     def is_loopback_only(self) -> bool:

@@ -2,7 +2,6 @@
 
 from typing import Literal
 
-from api.presenter import job_path
 from workflows.messages import ChainState, JobView
 from workflows.state_machine import JobState, Transition
 
@@ -58,9 +57,9 @@ class Task:
         return _FIRST_SHARE + _percent(self._removal) * (100 - _FIRST_SHARE) // 100
 
     @property
-    def result_path(self) -> str | None:
-        """Where the final image is, below the API's root."""
-        return f"{job_path(self.id)}/image?final=true" if self.status == "SUCCESS" else None
+    def has_image(self) -> bool:
+        """Whether the final image is there."""
+        return self.status == "SUCCESS"
 
     @property
     def error(self) -> str | None:

@@ -173,6 +173,7 @@ def test_only_loopback_ports_are_published(compose: Compose) -> None:
     published = [port for service in compose.services.values() for port in service.ports]
     assert set(published) == {f"127.0.0.1:{p}" for p in ("7233:7233", "8000:8000", "8233:8080")}
     assert not any(compose.services[name].ports for name in WORKERS), "two would want one port"
+    assert compose.services["api"].environment["DARKROOM_ALLOW_NO_KEYS"] == "on", "harmless then"
 
 
 def test_whoever_waits_for_a_service_waits_for_what_it_can_become(compose: Compose) -> None:

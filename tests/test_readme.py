@@ -44,7 +44,7 @@ def test_every_setting_is_documented_and_every_documented_setting_exists() -> No
 def test_the_documented_defaults_are_the_real_ones() -> None:
     rows = re.findall(r"^\| `DARKROOM_([A-Z_]+)` \| `?([^|`]+?)`? \|", README, re.MULTILINE)
     fields = WorkerSettings.model_fields | ApiSettings.model_fields | LabelSettings.model_fields
-    words = {"True": "on", "None": "none"}
+    words = {"True": "on", "False": "off", "None": "none"}
     simple = {name: default for name, default in rows if " " not in default}
     assert len(simple) >= 10
     for name, default in simple.items():

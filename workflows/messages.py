@@ -45,6 +45,8 @@ JobType = Literal["TEXT_TO_IMAGE", "WATERMARK_REMOVAL"]
 _JOB_ID = r"[a-z0-9][a-z0-9-]{0,99}"
 _WORKFLOW_ID = re.compile(f"job-({_JOB_ID})")
 
+# Temporal's fairness key has at most 64 bytes, and lists are filtered by a quoted tenant.
+Tenant = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.@:-]{0,63}$")]
 _LabelName = Annotated[str, Field(min_length=1, max_length=63)]
 _LabelValue = Annotated[str, Field(max_length=255)]
 
@@ -85,8 +87,7 @@ class ImageJobInput(Model):
     """All that a job is asked to do. Times in seconds; `priority` 0 to 9, 9 first."""
 
     type: JobType = "TEXT_TO_IMAGE"
-    # Temporal's fairness key has at most 64 bytes, and lists are filtered by a quoted tenant.
-    tenant: str = Field(default="default", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.@:-]{0,63}$")
+    tenant: Tenant = "default"
     engine: str = Field(default="procedural", pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$")
     parameters: GenerationParameters
     watermark: Literal["keep", "remove"] = "keep"

@@ -5,14 +5,15 @@ from typing import Annotated, Any
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
+from api.addresses import Addresses
 from api.batches import ItemResult, create_batch
-from api.dependencies import BaseUrl, ChainsDependency, JobsDependency
+from api.dependencies import AddressesDependency, ChainsDependency, JobsDependency
 from api.idempotency import IdempotencyKey
 from api.json_body import JsonRoute
-from api.openapi import FAULT
+from api.openapi import FAULT, UNAVAILABLE
 from api.presenter import present_job
 from api.problems import ProblemDocument
-from api.routes.documented import BODY, UNAVAILABLE
+from api.routes.documented import BODY
 from api.schemas import JobResponse
 
 MAX_JOBS = 500
@@ -79,7 +80,7 @@ async def create_jobs(
     asked: CreateBatchRequest,
     jobs: JobsDependency,
     chains: ChainsDependency,
-    base_url: BaseUrl,
+    addresses: AddressesDependency,
     idempotency_key: IdempotencyKey = None,
 ) -> BatchResponse:
     """Start up to 500 jobs; one that is refused leaves the others as they are.
@@ -89,17 +90,17 @@ async def create_jobs(
     results = await create_batch(jobs, asked.jobs, idempotency_key)
     return BatchResponse(
         results=[
-            await _present(index, result, chains, base_url) for index, result in enumerate(results)
+            await _present(index, result, chains, addresses) for index, result in enumerate(results)
         ]
     )
 
 
 async def _present(
-    index: int, result: ItemResult, chains: ChainsDependency, base_url: str
+    index: int, result: ItemResult, chains: ChainsDependency, addresses: Addresses
 ) -> BatchItemResponse:
     if result.created is None:
         status = result.problem.status if result.problem else 500
         return BatchItemResponse(index=index, status=status, job=None, problem=result.problem)
     view = await chains.placed(result.created.view)
-    job = present_job(view, base_url)
+    job = present_job(view, addresses)
     return BatchItemResponse(index=index, status=202, job=job, problem=None)

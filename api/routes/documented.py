@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import Path
 
-from api.openapi import problem
+from api.openapi import RETRY_AFTER, UNAVAILABLE, problem
 from api.schemas import JobResponse
 
 # What a client that polls had better wait between two looks.
@@ -14,16 +14,21 @@ JobId = Annotated[
     str, Path(description="The job's id", examples=["3f0c9a52b1d84e0f8d4c7a6b5e2f1a90"])
 ]
 
-RETRY_AFTER = {
-    "description": "Seconds until another look is worth while",
-    "schema": {"type": "integer"},
-}
+LINK_PARAMETERS = [
+    {
+        "name": name,
+        "in": "query",
+        "required": False,
+        "description": description,
+        "schema": {"type": "string"},
+    }
+    for name, description in (
+        ("expires", "Of a signed link: until when it is good, in Unix time"),
+        ("signature", "Of a signed link: that it was given out here, and as it is"),
+    )
+]
 ETAG = {"description": "Of exactly this answer", "schema": {"type": "string"}}
 NOT_FOUND = problem("There is no job with this id")
-UNAVAILABLE = {
-    **problem("Temporal or the artifact store is out of reach for now"),
-    "headers": {"Retry-After": RETRY_AFTER},
-}
 INVALID = problem("The request has faults; `errors` names each of them")
 BODY: dict[int | str, dict[str, Any]] = {
     400: problem("The body is not valid JSON"),

@@ -4,8 +4,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
+from api.addresses import job_path
 from api.dependencies import (
-    BaseUrl,
+    AddressesDependency,
     ChainsDependency,
     ClientAddress,
     IfNoneMatch,
@@ -15,15 +16,15 @@ from api.dependencies import (
 )
 from api.jobs import MEDIA_TYPES
 from api.json_body import JsonRoute
-from api.openapi import FAULT, problem
-from api.presenter import job_path, present_job
+from api.openapi import FAULT, UNAVAILABLE, problem
+from api.presenter import present_job
 from api.routes.documented import (
     ACCEPTED_HEADERS,
     BODY,
     INVALID,
+    LINK_PARAMETERS,
     NOT_FOUND,
     POLL_SECONDS,
-    UNAVAILABLE,
     JobId,
 )
 from api.schemas import JobResponse, RemoveLabelRequest
@@ -47,12 +48,15 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=JsonRoute, resp
             },
         },
         304: {"description": "The client has these bytes already"},
+        403: problem("The link was altered (`LINK_INVALID`), or its time is over (`LINK_EXPIRED`)"),
         404: NOT_FOUND,
         409: problem("The job has no image, or not yet; `current_state` tells which"),
         410: problem("The bytes were lost after the job had succeeded (`ARTIFACT_LOST`)"),
         422: INVALID,
         503: UNAVAILABLE,
     },
+    # Looked at before the route is.
+    openapi_extra={"parameters": LINK_PARAMETERS},
 )
 async def fetch_image(
     job_id: JobId,
@@ -65,7 +69,7 @@ async def fetch_image(
     ] = False,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
-    """Fetch the image of a job that succeeded.
+    """Fetch the image of a job that succeeded, with a key or by the link in a job's `image_url`.
 
     Who is given a copy without its visible label is put on record first.
     """
@@ -108,7 +112,7 @@ async def remove_label(
     asked: RemoveLabelRequest,
     response: Response,
     chains: ChainsDependency,
-    base_url: BaseUrl,
+    addresses: AddressesDependency,
 ) -> JobResponse:
     """Start the job that makes a copy of the image without its visible label.
 
@@ -118,4 +122,4 @@ async def remove_label(
     view = await chains.remove_label(job_id, asked)
     response.headers["Location"] = job_path(view.id)
     response.headers["Retry-After"] = str(POLL_SECONDS)
-    return present_job(await chains.placed(view), base_url)
+    return present_job(await chains.placed(view), addresses)

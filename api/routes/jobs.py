@@ -5,10 +5,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Query, Response
 
+from api.addresses import Addresses, job_path
 from api.chains import Chains
 from api.control import goes_on, is_held
 from api.dependencies import (
-    BaseUrl,
+    AddressesDependency,
     ChainsDependency,
     ControlDependency,
     IfNoneMatch,
@@ -20,8 +21,8 @@ from api.dependencies import (
 from api.idempotency import IdempotencyKey
 from api.jobs import Created
 from api.json_body import JsonRoute
-from api.openapi import FAULT, problem
-from api.presenter import job_path, present_job
+from api.openapi import FAULT, UNAVAILABLE, problem
+from api.presenter import present_job
 from api.routes.documented import (
     ACCEPTED_HEADERS,
     BODY,
@@ -31,7 +32,6 @@ from api.routes.documented import (
     NOT_FOUND,
     POLL_SECONDS,
     REFUSED,
-    UNAVAILABLE,
     JobId,
 )
 from api.schemas import ControlRequest, CreateJobRequest, JobResponse
@@ -64,13 +64,13 @@ async def create_job(
     response: Response,
     jobs: JobsDependency,
     chains: ChainsDependency,
-    base_url: BaseUrl,
+    addresses: AddressesDependency,
     idempotency_key: IdempotencyKey = None,
 ) -> JobResponse:
     """Start a job. It waits for a worker if none is free, or none is alive."""
     intent = None if idempotency_key is None else jobs.intent(idempotency_key, asked)
     created = await jobs.create(asked, intent)
-    return await _accepted(chains, created, base_url, response)
+    return await _accepted(chains, created, addresses, response)
 
 
 @router.post(
@@ -94,12 +94,12 @@ async def retry_job(
     response: Response,
     jobs: JobsDependency,
     chains: ChainsDependency,
-    base_url: BaseUrl,
+    addresses: AddressesDependency,
     idempotency_key: IdempotencyKey = None,
 ) -> JobResponse:
     """Start a job that asks the same as one that ended without an image, or has lost it."""
     created = await chains.retry(job_id, idempotency_key)
-    return await _accepted(chains, created, base_url, response)
+    return await _accepted(chains, created, addresses, response)
 
 
 @router.get(
@@ -118,7 +118,7 @@ async def read_job(
     job_id: JobId,
     jobs: JobsDependency,
     chains: ChainsDependency,
-    base_url: BaseUrl,
+    addresses: AddressesDependency,
     stopping: Stopping,
     wait: Annotated[
         float,
@@ -133,12 +133,12 @@ async def read_job(
 ) -> Response:
     """Read a job. Needs no live worker."""
     view = await jobs.read(job_id)
-    body = await _render(chains, view, base_url)
+    body = await _render(chains, view, addresses)
     has_this = if_none_match is None or matches(if_none_match, entity_tag(body))
     if wait and has_this and not view.state.is_terminal:
         change = jobs.read_after_change(view, timedelta(seconds=wait))
         view = await unless_stopping(change, stopping) or view
-        body = await _render(chains, view, base_url)
+        body = await _render(chains, view, addresses)
     tag = entity_tag(body)
     if matches(if_none_match, tag):
         return Response(status_code=304, headers={"ETag": tag})
@@ -153,12 +153,12 @@ async def cancel_job(
     response: Response,
     wishes: ControlDependency,
     chains: ChainsDependency,
-    base_url: BaseUrl,
+    addresses: AddressesDependency,
     control: Control = None,
 ) -> JobResponse:
     """Cancel a job; a finished one is answered as it is."""
     view = await wishes.cancel(job_id, control.message if control else "")
-    return await _controlled(chains, view, base_url, response, is_done=view.state.is_terminal)
+    return await _controlled(chains, view, addresses, response, is_done=view.state.is_terminal)
 
 
 @router.post(
@@ -172,12 +172,12 @@ async def pause_job(
     response: Response,
     wishes: ControlDependency,
     chains: ChainsDependency,
-    base_url: BaseUrl,
+    addresses: AddressesDependency,
     control: Control = None,
 ) -> JobResponse:
     """Stop a job at its next checkpoint, or hold it back before it starts."""
     view = await wishes.pause(job_id, control.message if control else "")
-    return await _controlled(chains, view, base_url, response, is_done=is_held(view))
+    return await _controlled(chains, view, addresses, response, is_done=is_held(view))
 
 
 @router.post(
@@ -191,32 +191,32 @@ async def resume_job(
     response: Response,
     wishes: ControlDependency,
     chains: ChainsDependency,
-    base_url: BaseUrl,
+    addresses: AddressesDependency,
     control: Control = None,
 ) -> JobResponse:
     """Go on with a paused job, or take back a pause that is not yet carried out."""
     view = await wishes.resume(job_id, control.message if control else "")
-    return await _controlled(chains, view, base_url, response, is_done=goes_on(view))
+    return await _controlled(chains, view, addresses, response, is_done=goes_on(view))
 
 
 async def _controlled(
-    chains: Chains, view: JobView, base_url: str, response: Response, *, is_done: bool
+    chains: Chains, view: JobView, addresses: Addresses, response: Response, *, is_done: bool
 ) -> JobResponse:
     if not is_done:
         response.status_code = 202
         response.headers["Retry-After"] = str(POLL_SECONDS)
-    return present_job(await chains.placed(view), base_url)
+    return present_job(await chains.placed(view), addresses)
 
 
 async def _accepted(
-    chains: Chains, created: Created, base_url: str, response: Response
+    chains: Chains, created: Created, addresses: Addresses, response: Response
 ) -> JobResponse:
     response.headers["Location"] = job_path(created.view.id)
     response.headers["Retry-After"] = str(POLL_SECONDS)
     if created.is_replay:
         response.headers["Idempotency-Replayed"] = "true"
-    return present_job(await chains.placed(created.view), base_url)
+    return present_job(await chains.placed(created.view), addresses)
 
 
-async def _render(chains: Chains, view: JobView, base_url: str) -> bytes:
-    return present_job(await chains.placed(view), base_url).model_dump_json().encode()
+async def _render(chains: Chains, view: JobView, addresses: Addresses) -> bytes:
+    return present_job(await chains.placed(view), addresses).model_dump_json().encode()

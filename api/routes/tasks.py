@@ -5,11 +5,17 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Body, Header
 from pydantic import BaseModel, Field
 
-from api.dependencies import BaseUrl, ChainsDependency, ControlDependency, JobsDependency
+from api.addresses import Addresses
+from api.dependencies import (
+    AddressesDependency,
+    ChainsDependency,
+    ControlDependency,
+    JobsDependency,
+)
 from api.json_body import JsonRoute
-from api.openapi import FAULT, problem
+from api.openapi import FAULT, UNAVAILABLE, problem
 from api.problems import CrossSiteRequest
-from api.routes.documented import INVALID, NOT_FOUND, UNAVAILABLE, JobId
+from api.routes.documented import INVALID, NOT_FOUND, JobId
 from api.schemas import CreateJobRequest, TransitionResponse
 from api.tasks import Task, TaskStatus
 
@@ -88,10 +94,10 @@ async def submit_task(
     },
 )
 async def read_task(
-    job_id: JobId, jobs: JobsDependency, chains: ChainsDependency, base_url: BaseUrl
+    job_id: JobId, jobs: JobsDependency, chains: ChainsDependency, addresses: AddressesDependency
 ) -> TaskResponse:
     """Read a job and its removal as one task."""
-    return _present(await chains.task(await jobs.read(job_id)), base_url)
+    return _present(await chains.task(await jobs.read(job_id)), addresses)
 
 
 @router.post(
@@ -111,7 +117,7 @@ async def cancel_task(
     jobs: JobsDependency,
     wishes: ControlDependency,
     chains: ChainsDependency,
-    base_url: BaseUrl,
+    addresses: AddressesDependency,
     site: FetchSite = None,
 ) -> TaskResponse:
     """Cancel what still runs of a task; a finished one is told as it is."""
@@ -119,7 +125,7 @@ async def cancel_task(
     task = await chains.task(await jobs.read(job_id))
     for running in task.unfinished:
         await wishes.cancel(running, "")
-    return _present(await chains.task(await jobs.read(job_id)), base_url)
+    return _present(await chains.task(await jobs.read(job_id)), addresses)
 
 
 def _refuse_other_sites(site: str | None) -> None:
@@ -127,12 +133,12 @@ def _refuse_other_sites(site: str | None) -> None:
         raise CrossSiteRequest
 
 
-def _present(task: Task, base_url: str) -> TaskResponse:
+def _present(task: Task, addresses: Addresses) -> TaskResponse:
     return TaskResponse(
         taskId=task.id,
         status=task.status,
         progress=task.progress,
-        resultUrl=f"{base_url}{task.result_path}" if task.result_path else None,
+        resultUrl=addresses.image(task.id, final=True) if task.has_image else None,
         errorMsg=task.error,
         history=[TransitionResponse(**t.model_dump()) for t in task.history],
     )

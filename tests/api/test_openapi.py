@@ -85,6 +85,18 @@ def test_every_error_is_a_problem_document(document: Document) -> None:
             assert content == {"application/problem+json": {"schema": reference}}, (name, status)
 
 
+def test_every_operation_but_health_says_what_a_key_is_for(document: Document) -> None:
+    [(scheme, described)] = document["components"]["securitySchemes"].items()
+    assert (described["type"], described["scheme"]) == ("http", "bearer")
+    for name, operation in operations(document):
+        is_open = name in {"GET /healthz", "GET /readyz"}
+        assert operation.get("security") == (None if is_open else [{scheme: []}, {}]), name
+        assert ({"401", "429"} <= operation["responses"].keys()) is not is_open, name
+    image = document["paths"]["/v1/jobs/{job_id}/image"]["get"]
+    assert "403" in image["responses"]
+    assert {"expires", "signature"} <= {parameter["name"] for parameter in image["parameters"]}
+
+
 def test_schemas_of_the_framework_are_gone(document: Document) -> None:
     assert "ProblemDocument" in document["components"]["schemas"]
     assert not {"HTTPValidationError", "ValidationError"} & set(document["components"]["schemas"])

@@ -33,6 +33,13 @@ def test_every_setting_is_read_from_its_variable() -> None:
     assert not settings.is_loopback_only
 
 
+def test_no_keys_are_needed_on_loopback_or_where_that_is_allowed() -> None:
+    everywhere = {"DARKROOM_API_HOST": "::"}
+    assert ApiSettings.from_environ({}).may_be_open
+    assert not ApiSettings.from_environ(everywhere).may_be_open
+    assert ApiSettings.from_environ(everywhere | {"DARKROOM_ALLOW_NO_KEYS": "on"}).may_be_open
+
+
 def test_empty_variable_counts_as_not_set() -> None:
     assert ApiSettings.from_environ({"DARKROOM_API_PORT": ""}).api_port == 8000
 
@@ -55,6 +62,10 @@ def test_other_hosts_are_not_taken_for_loopback(host: str) -> None:
         *(("PUBLIC_URL", value) for value in ("http://x?y", "http://x#y", "http://x y", "//x")),
         *(("PUBLIC_URL", value) for value in ("javascript:alert(1)", "http://x\nHost: y")),
         *(("MAX_BODY_BYTES", value) for value in ("0", "1023", "x", str(2**40))),
+        *(("ALLOW_NO_KEYS", value) for value in ("perhaps", "2")),
+        *(("TENANT_REQUESTS_PER_SECOND", value) for value in ("-1", "nan", "inf", "many")),
+        *(("TENANT_MAX_WAITING", value) for value in ("-1", "1.5", "x")),
+        *(("LINK_SECONDS", value) for value in ("0", "1", str(2**40), "x")),
         ("LOG_LEVEL", "LOUD"),
         ("ENGINES", "Fast!"),
         ("ENGINES", ","),

@@ -3,76 +3,18 @@
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
 import pytest
 from temporalio.client import Client
 
-from tests.end_to_end.stack import PROJECT, free_port, is_listening, wait_until
+from tests.end_to_end.api_process import address, one_line, run, serving
+from tests.end_to_end.stack import free_port, wait_until
 from tests.processes import open_files_of
-
-COMMAND = (sys.executable, "-m", "api")
-
-
-def environ(tmp_path: Path, **settings: str) -> dict[str, str]:
-    """The environment of a test, with nothing of ours but what is given."""
-    ours = ("DARKROOM_", "TEMPORAL_")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    return kept | {"DARKROOM_DATA_DIR": str(tmp_path / "data")} | settings
-
-
-def run(tmp_path: Path, **settings: str) -> subprocess.CompletedProcess[str]:
-    """Run one that is to end by itself."""
-    return subprocess.run(
-        COMMAND,
-        cwd=PROJECT,
-        env=environ(tmp_path, **settings),
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-
-
-@contextmanager
-def serving(
-    tmp_path: Path, command: Sequence[str] = COMMAND, **settings: str
-) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """One that serves, and its port; it is gone afterwards."""
-    port = free_port()
-    process = subprocess.Popen(
-        command,
-        cwd=PROJECT,
-        env=environ(tmp_path, DARKROOM_API_PORT=str(port), **settings),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        wait_until("it listens", lambda: is_listening(port) or process.poll() is not None)
-        yield process, port
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def address(client: Client) -> str:
-    target: str = client.service_client.config.target_host
-    return target
-
-
-def one_line(text: str) -> str:
-    """The only line that was said."""
-    assert "Traceback" not in text
-    [line] = text.splitlines()
-    return line
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
