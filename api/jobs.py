@@ -14,7 +14,6 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.artifacts import ArtifactLostError, ArtifactStore, get_image
 from activities.models import ArtifactRef, GenerationParameters
 from api.outage import ANSWER_WITHIN, answered
-from api.presenter import DEFAULT_TENANT
 from api.problems import (
     ArtifactLost,
     JobNotFound,
@@ -25,7 +24,7 @@ from api.problems import (
 from api.schemas import CreateJobRequest
 from workflows.hearing import Standing
 from workflows.job_record import JobRecord
-from workflows.messages import ImageJobInput, JobView, job_id_of, workflow_id_for
+from workflows.messages import DEFAULT_TENANT, ImageJobInput, JobView, job_id_of, workflow_id_for
 from workflows.reading import JobNotFoundError, JobReader
 from workflows.search_attributes import register_search_attributes
 from workflows.state_machine import JobState
@@ -129,7 +128,7 @@ class Jobs:
         return standing
 
     def _require_own(self, view: JobView) -> None:
-        if (view.request.tenant if view.request else DEFAULT_TENANT) != self._tenant:
+        if view.tenant != self._tenant:
             raise JobNotFound
 
     def handle(self, job_id: str) -> WorkflowHandle[object, object]:

@@ -16,8 +16,6 @@ from workflows.chain import may_have_successor
 from workflows.messages import ChainState, ImageJobInput, JobStatus, JobView
 from workflows.state_machine import JobEvent, JobState, allowed_events
 
-DEFAULT_TENANT = "default"
-
 
 def job_path(job_id: str) -> str:
     """The path of a job below the API's root."""
@@ -39,7 +37,7 @@ def present_job(view: JobView, base_url: str) -> JobResponse:
         max_attempts=request.max_attempts if request else 0,
         worker=status.worker,
         priority=request.priority if request else 0,
-        tenant=request.tenant if request else DEFAULT_TENANT,
+        tenant=view.tenant,
         created_at=view.created_at,
         started_at=status.started_at,
         updated_at=view.updated_at,

@@ -39,6 +39,8 @@ WATCHDOG = "watchdog"
 
 MAX_MESSAGE_LENGTH = 1000
 
+DEFAULT_TENANT = "default"
+
 PendingRequest = Literal["pause", "resume", "cancel"]
 JobType = Literal["TEXT_TO_IMAGE", "WATERMARK_REMOVAL"]
 
@@ -65,6 +67,12 @@ def generate_task_queue(engine: str) -> str:
     return f"darkroom-generate-{engine}"
 
 
+def engine_of(task_queue: str) -> str | None:
+    """The inverse of `generate_task_queue`; None where it is another queue."""
+    prefix = generate_task_queue("")
+    return task_queue.removeprefix(prefix) if task_queue.startswith(prefix) else None
+
+
 def attempt_activity_id(dispatch: int) -> str:
     """The id of the activity of one dispatch, in history and for `temporal activity`."""
     return f"attempt-{dispatch}"
@@ -86,7 +94,7 @@ class ImageJobInput(Model):
 
     type: JobType = "TEXT_TO_IMAGE"
     # Temporal's fairness key has at most 64 bytes, and lists are filtered by a quoted tenant.
-    tenant: str = Field(default="default", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.@:-]{0,63}$")
+    tenant: str = Field(default=DEFAULT_TENANT, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.@:-]{0,63}$")
     engine: str = Field(default="procedural", pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$")
     parameters: GenerationParameters
     watermark: Literal["keep", "remove"] = "keep"
@@ -231,6 +239,11 @@ class JobView(Model):
     chain: ChainState | None = None
     run_id: str = ""
     is_running: bool = False
+
+    @property
+    def tenant(self) -> str:
+        """Whose job it is; one whose request can't be read is the default tenant's."""
+        return self.request.tenant if self.request else DEFAULT_TENANT
 
     @property
     def moment(self) -> tuple[int, str | None]:

@@ -43,6 +43,7 @@ async def test_document_is_served_and_valid(deserted: httpx.AsyncClient) -> None
 def test_operations_have_stable_readable_ids(document: Document) -> None:
     assert {name: operation["operationId"] for name, operation in operations(document)} == {
         "POST /v1/jobs": "create_job",
+        "GET /v1/jobs": "list_jobs",
         "GET /v1/jobs/{job_id}": "read_job",
         "GET /v1/jobs/{job_id}/image": "fetch_image",
         "POST /v1/jobs/{job_id}/watermark-removal": "remove_label",

@@ -1,0 +1,35 @@
+"""Lists of one tenant's jobs."""
+
+from datetime import timedelta
+
+from temporalio.client import Client
+
+from api.outage import answered
+from api.problems import InvalidPageToken
+from api.queries import ListJobsQuery
+from workflows.lister import JobLister
+from workflows.messages import DEFAULT_TENANT, JobView
+from workflows.paging import InvalidTokenError, read_token
+
+# A page of 500 jobs takes a slow server a while.
+_WITHIN = timedelta(seconds=20)
+
+
+class JobLists:
+    """The lists of one tenant's jobs."""
+
+    def __init__(self, client: Client, tenant: str = DEFAULT_TENANT) -> None:
+        self._lister = JobLister(client)
+        self._tenant = tenant
+
+    async def page(self, asked: ListJobsQuery) -> tuple[tuple[JobView, ...], str]:
+        """The jobs of one page, and the token of the next: empty after the last."""
+        wanted = asked.of_tenant(self._tenant)
+        scope = wanted.model_dump_json()
+        try:
+            after = read_token(asked.page_token, scope) if asked.page_token else None
+        except InvalidTokenError as error:
+            raise InvalidPageToken from error
+        async with answered(_WITHIN):
+            page = await self._lister.page(wanted, asked.size, after)
+        return page.views, page.next.token(scope) if page.next else ""

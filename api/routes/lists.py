@@ -1,0 +1,40 @@
+"""`GET /v1/jobs`: lists."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from api.dependencies import BaseUrl, ListsDependency
+from api.openapi import FAULT, problem
+from api.presenter import present_job
+from api.queries import ListJobsQuery
+from api.routes.documented import INVALID, UNAVAILABLE
+from api.schemas import JobListResponse
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"], responses={500: FAULT})
+
+
+@router.get(
+    "",
+    response_model=JobListResponse,
+    summary="List jobs",
+    responses={
+        200: {"description": "One page of the list"},
+        400: problem("The page token is broken, or of another list (`INVALID_PAGE_TOKEN`)"),
+        422: INVALID,
+        503: UNAVAILABLE,
+    },
+)
+async def list_jobs(
+    asked: Annotated[ListJobsQuery, Query()], lists: ListsDependency, base_url: BaseUrl
+) -> JobListResponse:
+    """List jobs, newest first. While jobs are added, pages neither repeat nor miss any.
+
+    Each job is told as `GET /v1/jobs/{job_id}` tells it, except that `waiting_for` and, before
+    SUCCESS, `progress` may be null, and that a change of the last moments may not be seen yet.
+    Jobs are listed for as long as Temporal keeps them.
+    """
+    views, token = await lists.page(asked)
+    return JobListResponse(
+        jobs=[present_job(view, base_url) for view in views], next_page_token=token
+    )
