@@ -11,11 +11,12 @@ from temporalio.service import RPCError
 
 from activities.artifacts import ArtifactStore
 from api import docs, errors
+from api.fleet import Fleet
 from api.head import HeadMiddleware
 from api.jobs import Jobs
 from api.lists import JobLists
 from api.openapi import DescribedApp
-from api.routes import health, images, jobs, lists
+from api.routes import fleet, health, images, jobs, lists
 from api.settings import ApiSettings
 from workflows.search_attributes import register_search_attributes
 
@@ -53,11 +54,13 @@ def create_app(client: Client, store: ArtifactStore, settings: ApiSettings) -> F
     app.state.max_body_bytes = settings.max_body_bytes
     app.state.jobs = Jobs(client, store, tuple(settings.engine_classes))
     app.state.lists = JobLists(client)
+    app.state.fleet = Fleet(client, tuple(settings.engine_classes))
     app.add_middleware(HeadMiddleware)
     errors.install(app)
     docs.install(app)
     app.include_router(jobs.router)
     app.include_router(lists.router)
+    app.include_router(fleet.router)
     app.include_router(images.router)
     app.include_router(health.router)
     return app

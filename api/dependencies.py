@@ -8,6 +8,7 @@ from fastapi import Depends, Header, Request
 
 from api.chains import Chains
 from api.control import JobControl
+from api.fleet import Fleet
 from api.jobs import Jobs
 from api.lists import JobLists
 
@@ -30,6 +31,11 @@ def _lists(request: Request) -> JobLists:
     return lists
 
 
+def _fleet(request: Request) -> Fleet:
+    fleet: Fleet = request.app.state.fleet
+    return fleet
+
+
 def _address(request: Request) -> str:
     return request.client.host if request.client else ""
 
@@ -49,6 +55,7 @@ JobsDependency = Annotated[Jobs, Depends(_jobs)]
 ControlDependency = Annotated[JobControl, Depends(_control)]
 ChainsDependency = Annotated[Chains, Depends(_chains)]
 ListsDependency = Annotated[JobLists, Depends(_lists)]
+FleetDependency = Annotated[Fleet, Depends(_fleet)]
 ClientAddress = Annotated[str, Depends(_address)]
 BaseUrl = Annotated[str, Depends(_base_url)]
 Stopping = Annotated[asyncio.Event, Depends(_stopping)]

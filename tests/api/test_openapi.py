@@ -50,6 +50,9 @@ def test_operations_have_stable_readable_ids(document: Document) -> None:
         "POST /v1/jobs/{job_id}/cancel": "cancel_job",
         "POST /v1/jobs/{job_id}/pause": "pause_job",
         "POST /v1/jobs/{job_id}/resume": "resume_job",
+        "GET /v1/stats": "read_stats",
+        "GET /v1/workers": "list_workers",
+        "GET /v1/engines": "list_engines",
         "GET /healthz": "healthz",
         "GET /readyz": "readyz",
     }

@@ -1,0 +1,69 @@
+"""What `/v1/stats`, `/v1/workers` and `/v1/engines` tell, each remembered for some seconds."""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+
+from temporalio.client import Client
+
+from api.outage import answered
+from workflows.fleet import FleetWorker, Service, read_fleet, serving
+from workflows.messages import DEFAULT_TENANT, POSTPROCESS_TASK_QUEUE, generate_task_queue
+from workflows.presence import Presence, QueuePresence
+from workflows.remembering import Remembered
+from workflows.stats import JobStats, StatsReader
+
+STATS_SECONDS = 5.0
+_FLEET_SECONDS = 2.0
+# Figures take a slow server a while.
+_WITHIN = timedelta(seconds=20)
+
+
+@dataclass(frozen=True)
+class EngineStanding:
+    """An engine, who serves it, and what waits for it."""
+
+    name: str
+    is_default: bool
+    queue: QueuePresence
+    services: tuple[Service, ...]
+
+
+class Fleet:
+    """The service as a whole, and the figures of one tenant's jobs."""
+
+    def __init__(
+        self, client: Client, engines: tuple[str, ...], tenant: str = DEFAULT_TENANT
+    ) -> None:
+        self._engines = engines
+        self._presence = Presence(client)
+        self._stats = Remembered(StatsReader(client, tenant).read, STATS_SECONDS)
+        self._workers = Remembered(lambda: read_fleet(client), _FLEET_SECONDS)
+
+    async def stats(self) -> JobStats:
+        """The figures of the tenant's jobs."""
+        async with answered(_WITHIN):
+            return await self._stats.get()
+
+    async def workers(self) -> tuple[FleetWorker, ...]:
+        """The worker processes."""
+        async with answered():
+            return await self._workers.get()
+
+    async def engines(self) -> list[EngineStanding]:
+        """The configured engines; the first is the default."""
+        workers = await self.workers()
+        queues = await asyncio.gather(*map(self._queue_of, self._engines))
+        return [
+            EngineStanding(name, name == self._engines[0], queue, tuple(serving(workers, name)))
+            for name, queue in zip(self._engines, queues, strict=True)
+        ]
+
+    async def removals(self) -> QueuePresence:
+        """What waits for the removal of its label."""
+        async with answered():
+            return await self._presence.of_activities(POSTPROCESS_TASK_QUEUE)
+
+    async def _queue_of(self, engine: str) -> QueuePresence:
+        async with answered():
+            return await self._presence.of_activities(generate_task_queue(engine))
