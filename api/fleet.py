@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from temporalio.client import Client
 
-from api.outage import answered
+from api.outage import answered, queried
 from workflows.fleet import FleetWorker, Service, read_fleet, serving
 from workflows.messages import DEFAULT_TENANT, POSTPROCESS_TASK_QUEUE, generate_task_queue
 from workflows.presence import Presence, QueuePresence
@@ -35,6 +35,7 @@ class Fleet:
     def __init__(
         self, client: Client, engines: tuple[str, ...], tenant: str = DEFAULT_TENANT
     ) -> None:
+        self._client = client
         self._engines = engines
         self._presence = Presence(client)
         self._stats = Remembered(StatsReader(client, tenant).read, STATS_SECONDS)
@@ -42,7 +43,7 @@ class Fleet:
 
     async def stats(self) -> JobStats:
         """The figures of the tenant's jobs."""
-        async with answered(_WITHIN):
+        async with queried(self._client, _WITHIN):
             return await self._stats.get()
 
     async def workers(self) -> tuple[FleetWorker, ...]:

@@ -9,7 +9,7 @@ from uuid import uuid4
 from fastapi.exceptions import RequestValidationError
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDReusePolicy
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from activities.artifacts import ArtifactLostError, ArtifactStore, get_image
 from activities.models import ArtifactRef, GenerationParameters
@@ -26,7 +26,7 @@ from workflows.hearing import Standing
 from workflows.job_record import JobRecord
 from workflows.messages import DEFAULT_TENANT, ImageJobInput, JobView, job_id_of, workflow_id_for
 from workflows.reading import JobNotFoundError, JobReader
-from workflows.search_attributes import register_search_attributes
+from workflows.search_attributes import lacks_search_attributes, register_search_attributes
 from workflows.state_machine import JobState
 from workflows.submission import start_job
 
@@ -86,7 +86,7 @@ class Jobs:
         try:
             await start()
         except RPCError as error:
-            if not _lacks_search_attributes(error):
+            if not lacks_search_attributes(error):
                 raise
             # The server's database is new, and younger than this process.
             await register_search_attributes(self._client)
@@ -170,11 +170,6 @@ async def _start_where_just_registered(start: Callable[[], Awaitable[None]]) -> 
     try:
         await start()
     except RPCError as error:
-        if not _lacks_search_attributes(error):
+        if not lacks_search_attributes(error):
             raise
         raise TemporalUnavailable from error
-
-
-def _lacks_search_attributes(error: RPCError) -> bool:
-    is_refusal = error.status is RPCStatusCode.INVALID_ARGUMENT
-    return is_refusal and "search attribute" in error.message

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from temporalio.client import Client
 
-from api.outage import answered
+from api.outage import queried
 from api.problems import InvalidPageToken
 from api.queries import ListJobsQuery
 from workflows.lister import JobLister
@@ -19,6 +19,7 @@ class JobLists:
     """The lists of one tenant's jobs."""
 
     def __init__(self, client: Client, tenant: str = DEFAULT_TENANT) -> None:
+        self._client = client
         self._lister = JobLister(client)
         self._tenant = tenant
 
@@ -30,6 +31,6 @@ class JobLists:
             after = read_token(asked.page_token, scope) if asked.page_token else None
         except InvalidTokenError as error:
             raise InvalidPageToken from error
-        async with answered(_WITHIN):
+        async with queried(self._client, _WITHIN):
             page = await self._lister.page(wanted, asked.size, after)
         return page.views, page.next.token(scope) if page.next else ""

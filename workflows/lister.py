@@ -65,8 +65,8 @@ class JobLister:
         async def count(since: datetime) -> int:
             return await self.count(f"{query} AND {_span(since, until)}")
 
-        # One more than a page has, to know whether there is another page.
-        since = await reach(count, end, size + 1, span)
+        # One more than a page has, to know whether there is another page, and the last one's last.
+        since = await reach(count, end, size + (2 if after else 1), span)
         found = [row async for row in self._rows(f"{query} AND {_span(since, until)}")]
         rows = sorted(found, key=_key, reverse=True)
         rows = [row for row in rows if after is None or _key(row) < after.key]

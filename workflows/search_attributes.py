@@ -98,6 +98,12 @@ def current_search_attributes(record: JobRecord) -> list[SearchAttributeUpdate[A
     return updates
 
 
+def lacks_search_attributes(error: RPCError) -> bool:
+    """Whether a call was refused because they are not registered."""
+    is_refusal = error.status is RPCStatusCode.INVALID_ARGUMENT
+    return is_refusal and "search attribute" in error.message
+
+
 async def register_search_attributes(client: Client) -> None:
     """Register what is missing; safe to call from every process at every start."""
     operator = client.operator_service

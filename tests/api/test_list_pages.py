@@ -7,17 +7,20 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from temporalio.client import Client
 from temporalio.service import RPCError
 
 from activities.artifacts import LocalArtifactStore
 from api.app import create_app
 from api.lists import JobLists
+from api.queries import ListJobsQuery
 from api.settings import ApiSettings
 from tests.api.conftest import asking
 from tests.api.contract import problem
 from tests.api.stage import deciding
-from tests.workflows.pure import image_request
+from tests.workflows.pure import image_request, quick
 from workflows.messages import workflow_id_for
 from workflows.submission import start_job
 
@@ -55,13 +58,13 @@ async def test_pages_while_jobs_are_added_and_ended_repeat_and_miss_none(
     async with deciding(client):
         while True:
             here, token = await page(api, engine=engine, page_size=size, page_token=token)
-            assert len(here) <= size
+            assert 0 < len(here) <= size
             seen += here
             if not token:
                 break
             # One is added, one that was listed ends, and one that was not.
             others += await start(client, engine, 1)
-            for job_id in (here[0], ids[len(others)]):
+            for job_id in (here[0], ids[len(others) % len(ids)]):
                 with contextlib.suppress(RPCError):
                     await client.get_workflow_handle(workflow_id_for(job_id)).terminate()
     assert [job_id for job_id in seen if job_id not in others] == ids[::-1]
@@ -127,3 +130,29 @@ async def test_other_tenants_see_neither_jobs_nor_tokens(
         assert token
         response = await acme.get("/v1/jobs", params={"engine": engine, "page_token": token})
         problem(response, 400, "INVALID_PAGE_TOKEN")
+
+
+hostile = st.text(st.one_of(st.sampled_from("\"'\\%()\0\n\t;=*"), st.characters(codec="utf-8")))
+names = st.sampled_from([*ListJobsQuery.model_fields, "other"])
+
+
+@quick
+@given(st.lists(st.tuples(names, hostile), max_size=6))
+async def test_no_query_string_is_a_fault(
+    deserted: httpx.AsyncClient, sent: list[tuple[str, str | int | float | bool | None]]
+) -> None:
+    response = await deserted.get("/v1/jobs", params=httpx.QueryParams(sent))
+    assert response.status_code in {200, 400, 422}, response.text
+    if response.status_code != 200:
+        code = {400: "INVALID_PAGE_TOKEN", 422: "INVALID_REQUEST"}[response.status_code]
+        problem(response, response.status_code, code)
+
+
+@quick
+@given(hostile.filter(bool))
+async def test_no_label_or_worker_finds_what_it_does_not_name(
+    deserted: httpx.AsyncClient, text: str
+) -> None:
+    for name in ("label", "worker"):
+        response = await deserted.get("/v1/jobs", params={name: text})
+        assert response.status_code == 422 or response.json()["jobs"] == [], response.text

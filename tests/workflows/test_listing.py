@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.workflows.pure import START, image_request
+from tests.workflows.pure import START, image_request, quick
 from workflows.job_record import JobRecord
 from workflows.listing import (
     JobFilter,
@@ -42,6 +42,7 @@ def view_of(**fields: object) -> JobView:
     return JobRecord("x", START, image_request(**fields)).view()
 
 
+@quick
 @given(hostile)
 def test_no_text_leaves_its_quotes(text: str) -> None:
     try:
@@ -54,6 +55,7 @@ def test_no_text_leaves_its_quotes(text: str) -> None:
         text.encode()
 
 
+@quick
 @given(
     st.text(st.characters(codec="utf-8", exclude_categories=["Cc"], exclude_characters="\"'`\\"))
 )
@@ -61,6 +63,7 @@ def test_every_harmless_text_can_be_quoted(text: str) -> None:
     assert quoted(text) == f'"{text}"'
 
 
+@quick
 @given(hostile, hostile, hostile, hostile)
 def test_no_filter_changes_what_a_query_says(
     tenant: str, engine: str, worker: str, label: str
@@ -75,6 +78,7 @@ def test_no_filter_changes_what_a_query_says(
         assert skeleton(job_query(sent, START)) == skeleton(job_query(plain, START))
 
 
+@quick
 @given(hostile)
 def test_any_label_can_be_asked_for(label: str) -> None:
     entry = label_entry(label)
@@ -82,6 +86,7 @@ def test_any_label_can_be_asked_for(label: str) -> None:
     assert f'JobLabels IN ("{entry}")' in job_query(JobFilter(tenant="t", labels=(label,)), START)
 
 
+@quick
 @given(labels)
 def test_labels_of_a_job_fit_their_search_attribute(given_labels: dict[str, str]) -> None:
     entries = label_entries(given_labels)

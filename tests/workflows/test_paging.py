@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.workflows.pure import START
+from tests.workflows.pure import START, quick
 from workflows.paging import Cursor, InvalidTokenError, first_span, narrow, reach, read_token
 
 CURSOR = Cursor(
@@ -40,6 +40,7 @@ def test_token_of_another_list_is_refused() -> None:
         read_token(CURSOR.token("mine"), "theirs")
 
 
+@quick
 @given(st.integers(min_value=0), st.characters())
 def test_altered_token_is_refused(where: int, character: str) -> None:
     token = CURSOR.token("mine")
@@ -50,12 +51,14 @@ def test_altered_token_is_refused(where: int, character: str) -> None:
             read_token(altered, "mine")
 
 
+@quick
 @given(st.text(st.characters(exclude_categories=())))
 def test_any_other_text_is_refused(text: str) -> None:
     with pytest.raises(InvalidTokenError):
         read_token(text, "mine")
 
 
+@quick
 @given(st.binary(max_size=900))
 def test_any_other_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(InvalidTokenError):
@@ -70,6 +73,7 @@ def test_token_that_was_cut_or_lengthened_is_refused(cut: int) -> None:
             read_token(altered, "mine")
 
 
+@quick
 @given(
     st.lists(st.floats(0, 10_000_000), max_size=300),
     st.integers(1, 60),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.workflows.pure import START
+from tests.workflows.pure import START, quick
 from workflows.stats import Percentiles, percentiles, waited_seconds
 
 SECONDS = st.floats(0, 1e9)
@@ -19,6 +19,7 @@ def test_percentiles_are_by_nearest_rank() -> None:
     assert percentiles([]) == Percentiles(p50=None, p95=None, p99=None)
 
 
+@quick
 @given(st.lists(SECONDS, min_size=1))
 def test_percentile_is_one_of_the_durations_and_so_many_are_no_longer(seconds: list[float]) -> None:
     told = percentiles(seconds)
