@@ -52,7 +52,9 @@ class SlowJobResponse(BaseModel):
 class StatsResponse(BaseModel):
     """Figures of your jobs, as Temporal knows them: those it has forgotten are not counted."""
 
-    at: UtcTime = Field(description="When they were taken; some seconds ago at most")
+    at: UtcTime = Field(
+        description="When they were taken: some seconds ago, or longer where there are many jobs"
+    )
     states: dict[JobState, int] = Field(
         description="How many jobs are in each state; each run of a removal that was tried again "
         "counts"

@@ -1,11 +1,12 @@
 """Lists of one tenant's jobs."""
 
 from datetime import timedelta
+from http import HTTPStatus
 
 from temporalio.client import Client
 
 from api.outage import queried
-from api.problems import InvalidPageToken
+from api.problems import Problem
 from api.queries import ListJobsQuery
 from workflows.lister import JobLister
 from workflows.messages import DEFAULT_TENANT, JobView
@@ -13,6 +14,18 @@ from workflows.paging import InvalidTokenError, read_token
 
 # A page of 500 jobs takes a slow server a while.
 _WITHIN = timedelta(seconds=20)
+
+
+class InvalidPageToken(Problem):
+    """The token is none of this list's."""
+
+    status = HTTPStatus.BAD_REQUEST
+    code = "INVALID_PAGE_TOKEN"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "`page_token` must be the `next_page_token` of an answer to the same filters."
+        )
 
 
 class JobLists:

@@ -2,7 +2,7 @@
 
 Problem
  ├─ MalformedJson        400
- ├─ InvalidPageToken     400
+ ├─ InvalidPageToken     400   of `api/lists.py`
  ├─ NotFound             404   nothing is served at this path
  ├─ JobNotFound          404   also for another tenant's job
  ├─ RequestTimeout       408
@@ -197,18 +197,6 @@ class MalformedJson(Problem):
 
     status = HTTPStatus.BAD_REQUEST
     code = "MALFORMED_JSON"
-
-
-class InvalidPageToken(Problem):
-    """The token is none of this list's."""
-
-    status = HTTPStatus.BAD_REQUEST
-    code = "INVALID_PAGE_TOKEN"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "`page_token` must be the `next_page_token` of an answer to the same filters."
-        )
 
 
 class RequestTimeout(Problem):

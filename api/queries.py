@@ -1,4 +1,4 @@
-"""What can be asked of a list: its query parameters."""
+"""Lists, as clients see them: the query parameters, and a page."""
 
 from typing import Annotated, Any
 
@@ -6,6 +6,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from activities.models import MAX_WORKER_LENGTH
 from api.fields import Text, Timestamp
+from api.schemas import JobResponse
 from workflows.listing import JobFilter, is_quotable
 from workflows.messages import JobType
 from workflows.state_machine import JobState
@@ -117,3 +118,10 @@ class ListJobsQuery(JobFilterQuery):
     def size(self) -> int:
         """How many jobs the page has at most."""
         return min(self.page_size or DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)
+
+
+class JobListResponse(BaseModel):
+    """A page of a list of jobs."""
+
+    jobs: list[JobResponse] = Field(description="Newest first")
+    next_page_token: str = Field(description="For the next page; empty after the last one")

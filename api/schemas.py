@@ -291,10 +291,3 @@ class ReadinessResponse(BaseModel):
     ready: bool = Field(description="Whether jobs can be started and images read")
     temporal: bool = Field(description="Whether Temporal answers")
     store: bool = Field(description="Whether the artifact store can be written to")
-
-
-class JobListResponse(BaseModel):
-    """A page of a list of jobs."""
-
-    jobs: list[JobResponse] = Field(description="Newest first")
-    next_page_token: str = Field(description="For the next page; empty after the last one")

@@ -11,7 +11,7 @@ from temporalio.api.workflowservice.v1 import ListWorkersRequest
 from temporalio.client import Client
 
 from activities.models import Model
-from workflows.messages import POSTPROCESS_TASK_QUEUE, WORKFLOW_TASK_QUEUE, engine_of
+from workflows.messages import POSTPROCESS_TASK_QUEUE, WORKFLOW_TASK_QUEUE, generate_task_queue
 from workflows.presence import HEARTBEAT_AGE
 
 # Temporal remembers the dead for a day.
@@ -129,7 +129,7 @@ def _state(beat: WorkerHeartbeat, now: datetime) -> WorkerState:
 
 def _service(beat: WorkerHeartbeat) -> Service | None:
     """None for a worker of something else that shares our namespace."""
-    queue, engine = beat.task_queue, engine_of(beat.task_queue)
+    queue, engine = beat.task_queue, _engine_of(beat.task_queue)
     parts = {WORKFLOW_TASK_QUEUE: Part.WORKFLOWS, POSTPROCESS_TASK_QUEUE: Part.POSTPROCESS}
     part = Part.GENERATE if engine else parts.get(queue)
     if part is None:
@@ -143,6 +143,12 @@ def _service(beat: WorkerHeartbeat) -> Service | None:
         slots_used=slots.current_used_slots,
         slots_free=slots.current_available_slots,
     )
+
+
+def _engine_of(task_queue: str) -> str | None:
+    """The inverse of `generate_task_queue`; None where it is another queue."""
+    prefix = generate_task_queue("")
+    return task_queue.removeprefix(prefix) if task_queue.startswith(prefix) else None
 
 
 def _time(timestamp: Timestamp) -> datetime:

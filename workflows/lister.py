@@ -17,6 +17,8 @@ from workflows.recalling import Lost, recall_what_is_left, with_gaps
 # A row carries a memo, and an answer of Temporal's has a limit.
 _ROWS_PER_CALL = 100
 _IDS_PER_QUERY = 100
+# So many are simply asked for: counting pays where there are more.
+_FEW = 100
 
 # Each is a call of its own; whoever wants to know more reads the job itself.
 _MAX_REASONS = 50
@@ -58,17 +60,11 @@ class JobLister:
     async def page(self, wanted: JobFilter, size: int, after: Cursor | None = None) -> JobPage:
         """At most `size` jobs after a cursor: each once, however many are added meanwhile."""
         asked_at = after.asked_at if after else datetime.now(UTC)
-        query, until = job_query(wanted, asked_at), after.started_at if after else None
-        end = until or datetime.now(UTC)
-        span = timedelta(seconds=after.span_seconds) if after else first_span()
-
-        async def count(since: datetime) -> int:
-            return await self.count(f"{query} AND {_span(since, until)}")
-
-        # One more than a page has, to know whether there is another page, and the last one's last.
-        since = await reach(count, end, size + (2 if after else 1), span)
-        found = [row async for row in self._rows(f"{query} AND {_span(since, until)}")]
-        rows = sorted(found, key=_key, reverse=True)
+        query, end = job_query(wanted, asked_at), after.started_at if after else asked_at
+        since, found = await self._found(query, size, after, end)
+        # A job that ends between two of the calls is in both answers.
+        once = {row.run_id: row for row in found}.values()
+        rows = sorted(once, key=_key, reverse=True)
         rows = [row for row in rows if after is None or _key(row) < after.key]
         views = await self.views([row for row in rows[:size] if job_id_of(row.id)])
         last = rows[size - 1] if len(rows) > size else None
@@ -76,6 +72,25 @@ class JobLister:
             tuple(view for view in views if is_wanted(wanted, view, asked_at)),
             _cursor(last, since, end, asked_at) if last or since else None,
         )
+
+    async def _found(
+        self, query: str, size: int, after: Cursor | None, end: datetime
+    ) -> tuple[datetime | None, list[WorkflowExecution]]:
+        """The jobs of a page and some more, and since when these are all; None: since ever."""
+        until = after.started_at if after else None
+        few = min(size + 1, _FEW)
+        if after is None:
+            rows = await self.newest_rows(query, few + 1)
+            if len(rows) <= few:
+                return None, rows
+
+        async def count(since: datetime) -> int:
+            return await self.count(f"{query} AND {_span(since, until)}")
+
+        span = timedelta(seconds=after.span_seconds) if after else first_span()
+        # One more than a page has, to know whether there is another page, and the last one's last.
+        since = await reach(count, end, size + (2 if after else 1), span)
+        return since, [row async for row in self._rows(f"{query} AND {_span(since, until)}")]
 
     async def views(self, executions: Sequence[WorkflowExecution]) -> list[JobView]:
         """The jobs of these rows, in their order, without runs that others have followed."""

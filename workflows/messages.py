@@ -67,12 +67,6 @@ def generate_task_queue(engine: str) -> str:
     return f"darkroom-generate-{engine}"
 
 
-def engine_of(task_queue: str) -> str | None:
-    """The inverse of `generate_task_queue`; None where it is another queue."""
-    prefix = generate_task_queue("")
-    return task_queue.removeprefix(prefix) if task_queue.startswith(prefix) else None
-
-
 def attempt_activity_id(dispatch: int) -> str:
     """The id of the activity of one dispatch, in history and for `temporal activity`."""
     return f"attempt-{dispatch}"

@@ -15,7 +15,7 @@ router = APIRouter(prefix="/v1", tags=["service"], responses={500: FAULT, 503: U
     "/stats",
     response_model=StatsResponse,
     summary="Read figures of the jobs",
-    responses={200: {"description": "The figures, at most some seconds old"}},
+    responses={200: {"description": "The figures; `at` tells how old they are"}},
 )
 async def read_stats(fleet: FleetDependency) -> StatsResponse:
     """Read how many jobs are in each state, how long they take and wait, and which are slow."""

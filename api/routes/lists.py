@@ -7,9 +7,8 @@ from fastapi import APIRouter, Query, Response
 from api.dependencies import BaseUrl, ListsDependency
 from api.openapi import FAULT, problem
 from api.presenter import present_job
-from api.queries import ListJobsQuery
+from api.queries import JobListResponse, ListJobsQuery
 from api.routes.documented import INVALID, UNAVAILABLE
-from api.schemas import JobListResponse
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], responses={500: FAULT})
 

@@ -132,6 +132,22 @@ async def test_other_tenants_see_neither_jobs_nor_tokens(
         problem(response, 400, "INVALID_PAGE_TOKEN")
 
 
+async def test_reasons_of_many_terminated_jobs_are_told_for_the_newest(
+    api: httpx.AsyncClient, client: Client, engine: str
+) -> None:
+    ids = await start(client, engine, 52)
+    for job_id in ids:
+        await client.get_workflow_handle(workflow_id_for(job_id)).terminate(reason="an old build")
+    jobs: list[dict[str, Any]] = []
+    async with asyncio.timeout(20):
+        while len(jobs) < 52:
+            asked = {"engine": engine, "state": "FAILED", "page_size": "52"}
+            jobs = (await api.get("/v1/jobs", params=asked)).json()["jobs"]
+    told = [job["error"]["message"] for job in jobs]
+    assert set(told[:50]) == {"terminated by an operator: an old build"}
+    assert set(told[50:]) == {"terminated by an operator; the job itself tells the reason"}
+
+
 hostile = st.text(st.one_of(st.sampled_from("\"'\\%()\0\n\t;=*"), st.characters(codec="utf-8")))
 names = st.sampled_from([*ListJobsQuery.model_fields, "other"])
 
