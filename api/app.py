@@ -12,13 +12,15 @@ from temporalio.service import RPCError
 from activities.artifacts import ArtifactStore
 from api import docs, errors
 from api.authentication import AuthenticationMiddleware, Gate
+from api.fleet import Fleet
 from api.head import HeadMiddleware
 from api.jobs import Jobs
 from api.key_ring import KeyRing
 from api.limits import RequestLimit, WaitingJobs
 from api.links import Links
+from api.lists import JobLists
 from api.openapi import DescribedApp
-from api.routes import batches, health, images, jobs, tasks
+from api.routes import batches, fleet, health, images, jobs, lists, tasks
 from api.settings import ApiSettings
 from workflows.search_attributes import register_search_attributes
 
@@ -56,6 +58,8 @@ def create_app(client: Client, store: ArtifactStore, settings: ApiSettings) -> F
     app.state.max_body_bytes = settings.max_body_bytes
     waiting = WaitingJobs(client, settings.tenant_max_waiting)
     app.state.jobs = Jobs(client, store, tuple(settings.engine_classes), waiting)
+    app.state.lists = JobLists(client)
+    app.state.fleet = Fleet(client, tuple(settings.engine_classes))
     app.state.keys = KeyRing(store, may_be_open=settings.may_be_open)
     app.state.links = Links(store, settings.link_seconds)
     limit = RequestLimit(settings.tenant_requests_per_second)
@@ -65,6 +69,8 @@ def create_app(client: Client, store: ArtifactStore, settings: ApiSettings) -> F
     errors.install(app)
     docs.install(app)
     app.include_router(jobs.router)
+    app.include_router(lists.router)
+    app.include_router(fleet.router)
     app.include_router(images.router)
     app.include_router(batches.router)
     app.include_router(tasks.router)

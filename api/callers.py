@@ -2,10 +2,7 @@
 
 from dataclasses import dataclass
 
-from workflows.messages import JobView
-
-# Of whoever asks while there are no keys, and of jobs whose request can't be read.
-DEFAULT_TENANT = "default"
+from workflows.messages import DEFAULT_TENANT, JobView
 
 
 @dataclass(frozen=True)
@@ -22,14 +19,9 @@ class Caller:
 
     def may_see(self, view: JobView) -> bool:
         """Whether the job is the caller's."""
-        return self.linked_job is not None or tenant_of(view) == self.tenant
+        return self.linked_job is not None or view.tenant == self.tenant
 
 
 def source_of(tenant: str) -> str:
     """How transitions and records name a tenant."""
     return f"api:{tenant}"
-
-
-def tenant_of(view: JobView) -> str:
-    """Whose job it is."""
-    return view.request.tenant if view.request else DEFAULT_TENANT

@@ -11,7 +11,7 @@ from activities.artifacts import ArtifactStore
 from activities.errors import WorkError
 from activities.models import ArtifactRef
 from activities.records import DeliveryRecord, put_delivery
-from api.callers import source_of, tenant_of
+from api.callers import source_of
 from api.jobs import Created, Jobs
 from api.outage import answered
 from api.problems import ArtifactLost, NotRemovable, NotRetryable, StoreUnavailable
@@ -117,7 +117,7 @@ class Chains:
         delivery = DeliveryRecord(
             job_id=(view.request.predecessor_id if view.request else None) or view.id,
             removal_job_id=view.id,
-            delivered_to=source_of(tenant_of(view)),
+            delivered_to=source_of(view.tenant),
             by_link=self._jobs.caller.linked_job is not None,
             address=address,
             delivered_at=datetime.now(UTC),

@@ -9,10 +9,12 @@ from fastapi import Depends, Header, Request
 from api.addresses import Addresses
 from api.chains import Chains
 from api.control import JobControl
+from api.fleet import Fleet
 from api.head import is_head
 from api.jobs import Jobs
 from api.key_ring import KeyRing
 from api.links import Links
+from api.lists import JobLists
 
 
 def _jobs(request: Request) -> Jobs:
@@ -27,6 +29,16 @@ def _control(request: Request) -> JobControl:
 
 def _chains(request: Request) -> Chains:
     return Chains(_jobs(request), request.app.state.store)
+
+
+def _lists(request: Request) -> JobLists:
+    lists: JobLists = request.app.state.lists
+    return lists
+
+
+def _fleet(request: Request) -> Fleet:
+    fleet: Fleet = request.app.state.fleet
+    return fleet
 
 
 def _address(request: Request) -> str:
@@ -59,6 +71,8 @@ def _stopping(request: Request) -> asyncio.Event:
 JobsDependency = Annotated[Jobs, Depends(_jobs)]
 ControlDependency = Annotated[JobControl, Depends(_control)]
 ChainsDependency = Annotated[Chains, Depends(_chains)]
+ListsDependency = Annotated[JobLists, Depends(_lists)]
+FleetDependency = Annotated[Fleet, Depends(_fleet)]
 ClientAddress = Annotated[str, Depends(_address)]
 IsHead = Annotated[bool, Depends(_is_head)]
 AddressesDependency = Annotated[Addresses, Depends(_addresses)]

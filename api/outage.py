@@ -7,10 +7,12 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from temporalio.api.errordetails.v1 import NamespaceNotFoundFailure
+from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from api.problems import TemporalUnavailable
 from workflows.reading import JobNotFoundError
+from workflows.search_attributes import lacks_search_attributes, register_search_attributes
 
 logger = logging.getLogger("darkroom.api")
 
@@ -35,6 +37,23 @@ async def answered(within: timedelta = ANSWER_WITHIN) -> AsyncIterator[None]:
         if not is_outage(error):
             raise
         logger.warning("Temporal did not answer: %s", ascii(str(error) or "no answer in time"))
+        raise TemporalUnavailable from error
+
+
+@asynccontextmanager
+async def queried(client: Client, within: timedelta) -> AsyncIterator[None]:
+    """`answered`, for queries by our search attributes: registers them where they are lacking.
+
+    That is where the server's database is new, and younger than this process.
+    """
+    try:
+        async with answered(within):
+            yield
+    except RPCError as error:
+        if not lacks_search_attributes(error):
+            raise
+        async with answered():
+            await register_search_attributes(client)
         raise TemporalUnavailable from error
 
 

@@ -3,7 +3,6 @@
 from typing import Any
 
 from api.addresses import Addresses
-from api.callers import tenant_of
 from api.schemas import (
     ErrorResponse,
     ExtensionResponse,
@@ -37,7 +36,7 @@ def present_job(view: JobView, addresses: Addresses) -> JobResponse:
         max_attempts=request.max_attempts if request else 0,
         worker=status.worker,
         priority=request.priority if request else 0,
-        tenant=tenant_of(view),
+        tenant=view.tenant,
         created_at=view.created_at,
         started_at=status.started_at,
         updated_at=view.updated_at,

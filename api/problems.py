@@ -2,6 +2,7 @@
 
 Problem
  ├─ MalformedJson        400
+ ├─ InvalidPageToken     400   of `api/lists.py`
  ├─ CrossSiteRequest     403
  ├─ NotFound             404   nothing is served at this path
  ├─ JobNotFound          404   also for another tenant's job

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from temporalio.client import (
     Client,
-    WorkflowExecutionDescription,
+    WorkflowExecution,
     WorkflowExecutionStatus,
     WorkflowHistoryEventFilterType,
 )
@@ -14,33 +14,49 @@ from workflows.messages import OPERATOR, WATCHDOG, JobError, JobView, with_statu
 from workflows.state_machine import JobEvent, JobState, Transition
 
 
-async def as_ended(
-    client: Client, view: JobView, description: WorkflowExecutionDescription
-) -> JobView:
-    """The view of a job whose run is closed, though its memo has no final state."""
-    at = description.close_time or datetime.now(UTC)
-    if description.status is WorkflowExecutionStatus.TIMED_OUT:
+def as_it_ended(view: JobView, execution: WorkflowExecution, reason: str) -> JobView:
+    """The view as the end of its run makes it; as it is, if that ended with it or still runs.
+
+    `reason` completes "terminated by an operator".
+    """
+    if view.state is JobState.SUCCESS and view.status.progress:
+        done = view.status.progress.model_copy(update={"percent": 100})
+        return with_status(view, progress=done)
+    if view.state.is_terminal or execution.status is WorkflowExecutionStatus.RUNNING:
+        return view
+    return _as_ended(view, execution, reason)
+
+
+def was_terminated(view: JobView, execution: WorkflowExecution) -> bool:
+    """Whether an operator ended the job; only the history of its run says why."""
+    return not view.state.is_terminal and execution.status is WorkflowExecutionStatus.TERMINATED
+
+
+async def termination_reason(client: Client, execution: WorkflowExecution) -> str:
+    """What the operator said, for `as_it_ended`."""
+    handle = client.get_workflow_handle(execution.id, run_id=execution.run_id)
+    events = handle.fetch_history_events(
+        event_filter_type=WorkflowHistoryEventFilterType.CLOSE_EVENT
+    )
+    reason = ""
+    async for event in events:
+        reason = event.workflow_execution_terminated_event_attributes.reason
+    return f": {reason or 'no reason was given'}"
+
+
+def _as_ended(view: JobView, execution: WorkflowExecution, reason: str) -> JobView:
+    at = execution.close_time or datetime.now(UTC)
+    if execution.status is WorkflowExecutionStatus.TIMED_OUT:
         message = "the job outlived every limit while no workflow worker decided about it"
         ended = _ended(view, JobEvent.TIMEOUT, WATCHDOG, message, at)
         return _with_error(ended, ErrorKind.TIMEOUT, message, at)
-    if description.status is WorkflowExecutionStatus.TERMINATED:
-        reason = await _termination_reason(client, description)
-        message = f"terminated by an operator: {reason or 'no reason was given'}"
+    if execution.status is WorkflowExecutionStatus.TERMINATED:
+        message = f"terminated by an operator{reason}"
         ended = _ended(view, JobEvent.FAIL, OPERATOR, message, at)
         return _with_error(ended, ErrorKind.TERMINATED, message, at)
     message = "the workflow ended without a final state"
     ended = _ended(view, JobEvent.FAIL, WATCHDOG, message, at)
     return _with_error(ended, ErrorKind.INTERNAL, message, at)
-
-
-async def _termination_reason(client: Client, description: WorkflowExecutionDescription) -> str:
-    handle = client.get_workflow_handle(description.id, run_id=description.run_id)
-    events = handle.fetch_history_events(
-        event_filter_type=WorkflowHistoryEventFilterType.CLOSE_EVENT
-    )
-    async for event in events:
-        return event.workflow_execution_terminated_event_attributes.reason
-    return ""
 
 
 def _ended(view: JobView, event: JobEvent, source: str, message: str, at: datetime) -> JobView:

@@ -39,6 +39,8 @@ WATCHDOG = "watchdog"
 
 MAX_MESSAGE_LENGTH = 1000
 
+DEFAULT_TENANT = "default"
+
 PendingRequest = Literal["pause", "resume", "cancel"]
 JobType = Literal["TEXT_TO_IMAGE", "WATERMARK_REMOVAL"]
 
@@ -87,7 +89,7 @@ class ImageJobInput(Model):
     """All that a job is asked to do. Times in seconds; `priority` 0 to 9, 9 first."""
 
     type: JobType = "TEXT_TO_IMAGE"
-    tenant: Tenant = "default"
+    tenant: Tenant = DEFAULT_TENANT
     engine: str = Field(default="procedural", pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$")
     parameters: GenerationParameters
     watermark: Literal["keep", "remove"] = "keep"
@@ -235,6 +237,11 @@ class JobView(Model):
     chain: ChainState | None = None
     run_id: str = ""
     is_running: bool = False
+
+    @property
+    def tenant(self) -> str:
+        """Whose job it is; one whose request can't be read is the default tenant's."""
+        return self.request.tenant if self.request else DEFAULT_TENANT
 
     @property
     def moment(self) -> tuple[int, str | None]:

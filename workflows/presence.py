@@ -15,7 +15,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from workflows.client import WORKER_HEARTBEAT_INTERVAL
 
 # Two heartbeats may be late before a worker counts as gone.
-_HEARTBEAT_AGE = 2 * WORKER_HEARTBEAT_INTERVAL + timedelta(seconds=2)
+HEARTBEAT_AGE = 2 * WORKER_HEARTBEAT_INTERVAL + timedelta(seconds=2)
 # A worker that has just started polls before its first heartbeat is due.
 _POLL_AGE = WORKER_HEARTBEAT_INTERVAL + timedelta(seconds=1)
 # However many clients poll their jobs, Temporal is asked once a second for each queue.
@@ -95,7 +95,7 @@ class Presence:
         ]
         polls = [poller.last_access_time for poller in queue.pollers]
         return QueuePresence(
-            is_served=_any_since(beats, _HEARTBEAT_AGE) or _any_since(polls, _POLL_AGE),
+            is_served=_any_since(beats, HEARTBEAT_AGE) or _any_since(polls, _POLL_AGE),
             backlog={
                 key: stats.approximate_backlog_count
                 for key, stats in queue.stats_by_priority_key.items()

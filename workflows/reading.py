@@ -22,7 +22,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.archive import read_archived
 from activities.artifacts import ArtifactStore
 from activities.models import AttemptHeartbeat, Progress, WorkResult
-from workflows.ended_runs import as_ended
+from workflows.ended_runs import as_it_ended, termination_reason, was_terminated
 from workflows.explaining import Explainer
 from workflows.hearing import Standing, asked_on_record
 from workflows.messages import (
@@ -171,13 +171,11 @@ class JobReader:
 
     async def _live(self, view: JobView, description: WorkflowExecutionDescription) -> JobView:
         """The view with what only Temporal itself knows."""
-        if view.state is JobState.SUCCESS and view.status.progress:
-            done = view.status.progress.model_copy(update={"percent": 100})
-            return with_status(view, progress=done)
+        is_cut_short = was_terminated(view, description)
+        reason = await termination_reason(self._client, description) if is_cut_short else ""
+        view = as_it_ended(view, description, reason)
         if view.state.is_terminal:
             return view
-        if description.status is not WorkflowExecutionStatus.RUNNING:
-            return await as_ended(self._client, view, description)
         attempt = _pending_attempt(view, description)
         is_between = attempt is None and view.state is JobState.PROCESSING
         if progress := await (

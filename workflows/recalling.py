@@ -1,11 +1,14 @@
-"""Reading a job's record back, whatever is left of it: anybody may write to a memo."""
+"""Reading a job's record back, whatever is left of it: anybody may write to a memo.
+
+From the description of one execution, or from a row of a list, which has the same memo.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 from temporalio.api.common.v1 import Payload
-from temporalio.client import WorkflowExecutionDescription
+from temporalio.client import WorkflowExecution
 from temporalio.converter import DataConverter
 
 from activities.errors import ErrorKind
@@ -18,38 +21,38 @@ from workflows.state_machine import JobState
 Lost = tuple[str, ...]
 
 
-async def recall(job_id: str, description: WorkflowExecutionDescription) -> JobView:
+async def recall(job_id: str, execution: WorkflowExecution) -> JobView:
     """The whole record; raises if any part of it can't be read."""
-    memo = await description.memo()
-    return record_from_memo(job_id, description.start_time, memo).view()
+    memo = await execution.memo()
+    return record_from_memo(job_id, execution.start_time, memo).view()
 
 
 async def recall_what_is_left(
-    job_id: str, description: WorkflowExecutionDescription, converter: DataConverter
+    job_id: str, execution: WorkflowExecution, converter: DataConverter
 ) -> tuple[JobView, Lost]:
     """As much of the record as can be read, and the names of what can't.
 
     Where a transition is missing, the search attributes tell the state.
     """
     try:
-        view = await recall(job_id, description)
+        view = await recall(job_id, execution)
         view.model_dump_json()
     except Exception:  # noqa: BLE001 - whatever the fault is, the parts are tried one by one
-        fields = description.raw_description.workflow_execution_info.memo.fields
-        return _recall_parts(job_id, description, await _decoded(fields, converter))
+        fields = execution.raw_info.memo.fields
+        return _recall_parts(job_id, execution, await _decoded(fields, converter))
     return view, ()
 
 
 def _recall_parts(
-    job_id: str, description: WorkflowExecutionDescription, memo: dict[str, Any]
+    job_id: str, execution: WorkflowExecution, memo: dict[str, Any]
 ) -> tuple[JobView, Lost]:
-    created_at = description.start_time
+    created_at = execution.start_time
     parts = {key: _readable(key, value, created_at) for key, value in memo.items()}
     kept = {key: part for key, part in parts.items() if part is not None}
     lost = tuple(key for key, part in parts.items() if part != memo[key])
     view = record_from_memo(job_id, created_at, kept).view()
     if any(key.startswith("transition") for key in lost):
-        view = _with_stored_state(view, description)
+        view = _with_stored_state(view, execution)
     return view, lost
 
 
@@ -97,8 +100,8 @@ def _reads(key: str, value: Any, created_at: datetime) -> bool:
     return True
 
 
-def _with_stored_state(view: JobView, description: WorkflowExecutionDescription) -> JobView:
-    stored = description.typed_search_attributes
+def _with_stored_state(view: JobView, execution: WorkflowExecution) -> JobView:
+    stored = execution.typed_search_attributes
     state, updated_at = stored.get(JOB_STATE), stored.get(JOB_UPDATED_AT)
     known = {"state": JobState(state)} if state in set(JobState) else {}
     return view.model_copy(update={**known, "updated_at": updated_at or view.updated_at})

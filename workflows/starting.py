@@ -16,6 +16,11 @@ def priority_key(priority: int) -> int:
     return 10 - priority
 
 
+def priority_of(key: int) -> int:
+    """The inverse of `priority_key`, for any key that Temporal may tell."""
+    return min(max(10 - key, 0), 9)
+
+
 def start_options(
     job_id: str,
     request: ImageJobInput,

@@ -44,7 +44,7 @@ def attempts(job_id: str) -> list[tuple[str, str]]:
     """Everything that can be asked about a job."""
     own = f"/v1/jobs/{job_id}"
     reads = [own, f"{own}?wait=1", f"{own}/image", f"{own}/image?final=true"]
-    asks = [f"{own}/{name}" for name in ("cancel", "pause", "resume", "watermark-removal")]
+    asks = [f"{own}/{name}" for name in ("cancel", "pause", "resume", "retry", "watermark-removal")]
     return [
         *(("GET", r) for r in reads),
         *(("HEAD", r) for r in reads),

@@ -44,6 +44,7 @@ def test_operations_have_stable_readable_ids(document: Document) -> None:
     assert {name: operation["operationId"] for name, operation in operations(document)} == {
         "POST /v1/jobs": "create_job",
         "POST /v1/batches": "create_jobs",
+        "GET /v1/jobs": "list_jobs",
         "GET /v1/jobs/{job_id}": "read_job",
         "POST /v1/jobs/{job_id}/retry": "retry_job",
         "GET /v1/jobs/{job_id}/image": "fetch_image",
@@ -54,6 +55,9 @@ def test_operations_have_stable_readable_ids(document: Document) -> None:
         "POST /api/task/submit": "submit_task",
         "GET /api/task/{job_id}/status": "read_task",
         "POST /api/task/{job_id}/cancel": "cancel_task",
+        "GET /v1/stats": "read_stats",
+        "GET /v1/workers": "list_workers",
+        "GET /v1/engines": "list_engines",
         "GET /healthz": "healthz",
         "GET /readyz": "readyz",
     }

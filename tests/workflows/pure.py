@@ -4,6 +4,8 @@ import random
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from hypothesis import HealthCheck, settings
+
 from activities.errors import ErrorKind
 from activities.models import (
     CheckpointRef,
@@ -23,6 +25,13 @@ from workflows.outcomes import AttemptFailure
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 WORKER = "fake"
+# On a slow machine, too.
+quick = settings(
+    max_examples=60,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 SUCCEEDED = WorkResult(artifact=FAKE_ARTIFACT, worker=WORKER)
 
 

@@ -14,7 +14,7 @@ from tests.workflows.behaviours import succeed
 from tests.workflows.pure import image_request
 from tests.workflows.stage import JobHandle, Stage
 from workflows.messages import ImageJobInput, workflow_id_for
-from workflows.starting import priority_key
+from workflows.starting import priority_key, priority_of
 from workflows.state_machine import JobState
 from workflows.submission import start_job
 
@@ -98,6 +98,7 @@ async def test_tenant_with_many_jobs_does_not_hold_up_the_others(stage: Stage) -
 
 def test_every_priority_has_a_key_of_its_own() -> None:
     assert [priority_key(priority) for priority in range(10)] == [10, 9, 8, 7, 6, 5, 4, 3, 2, 1]
+    assert [priority_of(priority_key(priority)) for priority in range(10)] == list(range(10))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,106 @@
+"""`GET /v1/workers` and `GET /v1/engines`, with workers that send heartbeats."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import httpx
+from temporalio.client import Client
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.runtime import Runtime, TelemetryConfig
+
+from activities.artifacts import LocalArtifactStore
+from api.app import create_app
+from api.settings import ApiSettings
+from tests.api.conftest import asking
+from tests.api.stage import hold, paint, working
+from workflows.messages import generate_task_queue
+
+Told = dict[str, Any]
+
+
+async def beating(client: Client, identity: str) -> Client:
+    """A client whose workers are heard of every second."""
+    runtime = Runtime(telemetry=TelemetryConfig(), worker_heartbeat_interval=timedelta(seconds=1))
+    return await Client.connect(
+        client.service_client.config.target_host,
+        data_converter=pydantic_data_converter,
+        identity=identity,
+        runtime=runtime,
+    )
+
+
+async def ask_until(
+    api: httpx.AsyncClient, path: str, name: str, condition: Callable[[list[Told]], bool]
+) -> list[Told]:
+    """What is told once the condition holds."""
+    async with asyncio.timeout(30):
+        while True:
+            response = await api.get(path)
+            assert response.status_code == 200, response.text
+            told: list[Told] = response.json()[name]
+            if condition(told):
+                return told
+            await asyncio.sleep(0.1)
+
+
+async def test_worker_is_told_with_what_it_serves_and_does(
+    api: httpx.AsyncClient, client: Client, store: LocalArtifactStore, engine: str
+) -> None:
+    own = await beating(client, f"worker-of-{engine}")
+
+    def mine(workers: list[Told]) -> list[Told]:
+        return [w for w in workers if w["identity"] == f"worker-of-{engine}"]
+
+    def is_busy(workers: list[Told]) -> bool:
+        slots = [s["slots_used"] for w in mine(workers) for s in w["serves"] if s["engine"]]
+        return slots == [1]
+
+    go = asyncio.Event()
+    async with working(own, engine, hold(go, paint(store))):
+        await api.post("/v1/jobs", json={"prompt": "a lake"})
+        [worker] = mine(await ask_until(api, "/v1/workers", "workers", is_busy))
+        [told] = await ask_until(api, "/v1/engines", "engines", lambda e: e[0]["slots_used"] == 1)
+        go.set()
+    assert worker["status"] == "RUNNING"
+    assert worker["host"]
+    assert worker["started_at"] <= worker["last_heartbeat_at"]
+    serves = {service["part"]: service for service in worker["serves"]}
+    assert set(serves) == {"workflows", "generate"}
+    assert serves["generate"]["engine"] == engine
+    assert serves["generate"]["task_queue"] == generate_task_queue(engine)
+    assert serves["generate"]["slots_free"] > 0
+    assert (told["name"], told["is_default"], told["is_served"]) == (engine, True, True)
+    assert told["workers"] == 1
+    assert told["slots_free"] == serves["generate"]["slots_free"]
+    assert set(told["capabilities"].values()) == {None}
+
+
+async def test_worker_that_left_is_no_longer_told(
+    api: httpx.AsyncClient, client: Client, store: LocalArtifactStore, engine: str
+) -> None:
+    own = await beating(client, f"worker-of-{engine}")
+
+    def is_there(workers: list[Told]) -> bool:
+        alive = [w["identity"] for w in workers if w["status"] == "RUNNING"]
+        return f"worker-of-{engine}" in alive
+
+    async with working(own, engine, paint(store)):
+        await ask_until(api, "/v1/workers", "workers", is_there)
+    await ask_until(api, "/v1/workers", "workers", lambda told: not is_there(told))
+
+
+async def test_engines_are_told_in_order_with_what_waits_for_them(
+    deserted_client: Client, store: LocalArtifactStore, engine: str
+) -> None:
+    app = create_app(deserted_client, store, ApiSettings(engines=f"{engine},another"))
+    async with asking(app) as api:
+        told = (await api.get("/v1/engines")).json()["engines"]
+        workers = (await api.get("/v1/workers")).json()["workers"]
+    assert [(e["name"], e["is_default"]) for e in told] == [(engine, True), ("another", False)]
+    for one in told:
+        assert one["is_served"] is False
+        assert (one["workers"], one["slots_used"], one["slots_free"]) == (0, 0, 0)
+        assert one["backlog"] == {"waiting": 0, "by_priority": {}}
+    assert workers == []
