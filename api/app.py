@@ -14,8 +14,10 @@ from api import docs, errors
 from api.head import HeadMiddleware
 from api.jobs import Jobs
 from api.openapi import DescribedApp
-from api.routes import health, images, jobs
+from api.routes import events, health, images, jobs
 from api.settings import ApiSettings
+from api.watching import Watches
+from workflows.reading import JobReader
 from workflows.search_attributes import register_search_attributes
 
 VERSION = "0.1.0"
@@ -51,11 +53,13 @@ def create_app(client: Client, store: ArtifactStore, settings: ApiSettings) -> F
     app.state.public_url = settings.public_url
     app.state.max_body_bytes = settings.max_body_bytes
     app.state.jobs = Jobs(client, store, tuple(settings.engine_classes))
+    app.state.watches = Watches(JobReader(client, store, in_part=True), app.state.stopping)
     app.add_middleware(HeadMiddleware)
     errors.install(app)
     docs.install(app)
     app.include_router(jobs.router)
     app.include_router(images.router)
+    app.include_router(events.router)
     app.include_router(health.router)
     return app
 

@@ -9,6 +9,7 @@ from fastapi import Depends, Header, Request
 from api.chains import Chains
 from api.control import JobControl
 from api.jobs import Jobs
+from api.listening import Listening
 
 
 def _jobs(request: Request) -> Jobs:
@@ -22,6 +23,10 @@ def _control(request: Request) -> JobControl:
 
 def _chains(request: Request) -> Chains:
     return Chains(request.app.state.jobs, request.app.state.store)
+
+
+def _listening(request: Request) -> Listening:
+    return Listening(request.app.state.jobs, request.app.state.watches)
 
 
 def _address(request: Request) -> str:
@@ -42,6 +47,7 @@ def _stopping(request: Request) -> asyncio.Event:
 JobsDependency = Annotated[Jobs, Depends(_jobs)]
 ControlDependency = Annotated[JobControl, Depends(_control)]
 ChainsDependency = Annotated[Chains, Depends(_chains)]
+ListeningDependency = Annotated[Listening, Depends(_listening)]
 ClientAddress = Annotated[str, Depends(_address)]
 BaseUrl = Annotated[str, Depends(_base_url)]
 Stopping = Annotated[asyncio.Event, Depends(_stopping)]

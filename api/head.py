@@ -2,6 +2,8 @@
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+_ASKED_FOR_HEAD = "darkroom.head"
+
 
 class HeadMiddleware:
     """Answers HEAD as GET is answered, headers and all, and leaves the body out."""
@@ -20,4 +22,10 @@ class HeadMiddleware:
                 message = {**message, "body": b""}
             await send(message)
 
-        await self._app({**scope, "method": "GET"}, receive, send_without_body)
+        scope = {**scope, "method": "GET", _ASKED_FOR_HEAD: True}
+        await self._app(scope, receive, send_without_body)
+
+
+def is_head(scope: Scope) -> bool:
+    """Whether nobody will get the body: one that has no end need not be begun."""
+    return bool(scope.get(_ASKED_FOR_HEAD))

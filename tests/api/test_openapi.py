@@ -44,6 +44,7 @@ def test_operations_have_stable_readable_ids(document: Document) -> None:
     assert {name: operation["operationId"] for name, operation in operations(document)} == {
         "POST /v1/jobs": "create_job",
         "GET /v1/jobs/{job_id}": "read_job",
+        "GET /v1/jobs/{job_id}/events": "listen_to_job",
         "GET /v1/jobs/{job_id}/image": "fetch_image",
         "POST /v1/jobs/{job_id}/watermark-removal": "remove_label",
         "POST /v1/jobs/{job_id}/cancel": "cancel_job",
