@@ -20,8 +20,10 @@ from api.limits import RequestLimit, WaitingJobs
 from api.links import Links
 from api.lists import JobLists
 from api.openapi import DescribedApp
-from api.routes import batches, fleet, health, images, jobs, lists, tasks
+from api.routes import batches, events, fleet, health, images, jobs, lists, tasks
 from api.settings import ApiSettings
+from api.watching import Watches
+from workflows.reading import JobReader
 from workflows.search_attributes import register_search_attributes
 
 VERSION = "0.1.0"
@@ -58,6 +60,7 @@ def create_app(client: Client, store: ArtifactStore, settings: ApiSettings) -> F
     app.state.max_body_bytes = settings.max_body_bytes
     waiting = WaitingJobs(client, settings.tenant_max_waiting)
     app.state.jobs = Jobs(client, store, tuple(settings.engine_classes), waiting)
+    app.state.watches = Watches(JobReader(client, store, in_part=True), app.state.stopping)
     app.state.lists = JobLists(client)
     app.state.fleet = Fleet(client, tuple(settings.engine_classes))
     app.state.keys = KeyRing(store, may_be_open=settings.may_be_open)
@@ -74,6 +77,7 @@ def create_app(client: Client, store: ArtifactStore, settings: ApiSettings) -> F
     app.include_router(images.router)
     app.include_router(batches.router)
     app.include_router(tasks.router)
+    app.include_router(events.router)
     app.include_router(health.router)
     return app
 

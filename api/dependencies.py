@@ -14,6 +14,7 @@ from api.head import is_head
 from api.jobs import Jobs
 from api.key_ring import KeyRing
 from api.links import Links
+from api.listening import Listening
 from api.lists import JobLists
 
 
@@ -39,6 +40,10 @@ def _lists(request: Request) -> JobLists:
 def _fleet(request: Request) -> Fleet:
     fleet: Fleet = request.app.state.fleet
     return fleet
+
+
+def _listening(request: Request) -> Listening:
+    return Listening(_jobs(request), request.app.state.watches)
 
 
 def _address(request: Request) -> str:
@@ -73,6 +78,7 @@ ControlDependency = Annotated[JobControl, Depends(_control)]
 ChainsDependency = Annotated[Chains, Depends(_chains)]
 ListsDependency = Annotated[JobLists, Depends(_lists)]
 FleetDependency = Annotated[Fleet, Depends(_fleet)]
+ListeningDependency = Annotated[Listening, Depends(_listening)]
 ClientAddress = Annotated[str, Depends(_address)]
 IsHead = Annotated[bool, Depends(_is_head)]
 AddressesDependency = Annotated[Addresses, Depends(_addresses)]

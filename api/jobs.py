@@ -156,23 +156,22 @@ class Jobs:
 
     async def read(self, job_id: str) -> JobView:
         """The job, or `JobNotFound`, which another tenant's job is too."""
-        if job_id_of(workflow_id_for(job_id)) is None:
-            raise JobNotFound
+        require_id(job_id)
         async with answered():
             view = await self._reader.read(job_id)
-        self._require_own(view)
+        self.require_own(view)
         return view
 
     async def read_standing(self, job_id: str) -> Standing:
         """The job, and what it was asked so far; or `JobNotFound`."""
-        if job_id_of(workflow_id_for(job_id)) is None:
-            raise JobNotFound
+        require_id(job_id)
         async with answered():
             standing = await self._reader.read_standing(job_id)
-        self._require_own(standing.view)
+        self.require_own(standing.view)
         return standing
 
-    def _require_own(self, view: JobView) -> None:
+    def require_own(self, view: JobView) -> None:
+        """Raise `JobNotFound` for another tenant's job."""
         if not self._caller.may_see(view):
             raise JobNotFound
 
@@ -216,6 +215,12 @@ def _replayed(view: JobView, request: ImageJobInput) -> Created:
     if view.request is None or view.request.fingerprint != request.fingerprint:
         raise KeyReused
     return Created(view, is_replay=True)
+
+
+def require_id(job_id: str) -> None:
+    """Raise `JobNotFound` for what can be no job's id."""
+    if job_id_of(workflow_id_for(job_id)) is None:
+        raise JobNotFound
 
 
 async def _start_where_just_registered(start: Callable[[], Awaitable[None]]) -> None:

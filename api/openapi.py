@@ -7,6 +7,7 @@ from pydantic.json_schema import models_json_schema
 
 from api.authentication import needs_key
 from api.problems import ProblemDocument
+from api.schemas import TransitionEvent
 
 PROBLEM_REF = f"#/components/schemas/{ProblemDocument.__name__}"
 
@@ -51,14 +52,14 @@ FAULT = problem("The service failed; the fault was logged")
 
 
 class DescribedApp(FastAPI):
-    """An application whose document has the schema that its problem responses refer to."""
+    """An application whose document has the schemas of what FastAPI knows no model of."""
 
     def openapi(self) -> dict[str, Any]:
-        """The document; made once. FastAPI knows of no model with a media type of its own."""
+        """The document; made once. Problems and events have media types of their own."""
         if self.openapi_schema is None:
             document = super().openapi()
             schemas = document.setdefault("components", {}).setdefault("schemas", {})
-            schemas.update(_problem_schemas())
+            schemas.update(_own_schemas())
             _describe_access(document)
         return super().openapi()
 
@@ -76,9 +77,10 @@ def _describe_access(document: dict[str, Any]) -> None:
                 operation["responses"].setdefault(status, response)
 
 
-def _problem_schemas() -> dict[str, Any]:
+def _own_schemas() -> dict[str, Any]:
     _, definitions = models_json_schema(
-        [(ProblemDocument, "serialization")], ref_template="#/components/schemas/{model}"
+        [(ProblemDocument, "serialization"), (TransitionEvent, "serialization")],
+        ref_template="#/components/schemas/{model}",
     )
     schemas: dict[str, Any] = definitions["$defs"]
     return schemas

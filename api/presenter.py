@@ -31,7 +31,7 @@ def present_job(view: JobView, addresses: Addresses) -> JobResponse:
         done=view.state.is_terminal,
         pending_request=status.pending_request,
         waiting_for=view.waiting_for,
-        progress=Progress(**status.progress.model_dump()) if status.progress else None,
+        progress=present_progress(status),
         attempt=status.attempt,
         max_attempts=request.max_attempts if request else 0,
         worker=status.worker,
@@ -54,6 +54,11 @@ def present_job(view: JobView, addresses: Addresses) -> JobResponse:
         allowed_events=list(allowed_events(view.state)),
         links=_links(view, addresses),
     )
+
+
+def present_progress(status: JobStatus) -> Progress | None:
+    """The public shape of a job's progress, once there is any."""
+    return Progress(**status.progress.model_dump()) if status.progress else None
 
 
 def _present_request(request: ImageJobInput) -> dict[str, Any]:

@@ -238,6 +238,12 @@ class TransitionResponse(BaseModel):
     message: str = Field(description="Why, in words for a user")
 
 
+class TransitionEvent(TransitionResponse):
+    """The `data` of a `transition` in the event stream."""
+
+    job_id: str = Field(description="Whose it is: in a chain, one job's are followed by the next's")
+
+
 class ExtensionResponse(BaseModel):
     """More time, given to a job that was still moving when its time ran out."""
 

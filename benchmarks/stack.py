@@ -18,8 +18,8 @@ PROJECT = Path(__file__).resolve().parents[1]
 
 
 @asynccontextmanager
-async def temporal_server(folder: Path) -> AsyncIterator[WorkflowEnvironment]:
-    """The server as `make run` starts it, with its database in `folder`."""
+async def temporal_server(folder: Path, *options: str) -> AsyncIterator[WorkflowEnvironment]:
+    """The server as `make run` starts it, with its database in `folder`, and options of ours."""
     dynamic = [a for value in DYNAMIC_CONFIG for a in ("--dynamic-config-value", value)]
     pragmas = [
         a
@@ -31,7 +31,7 @@ async def temporal_server(folder: Path) -> AsyncIterator[WorkflowEnvironment]:
         dev_server_existing_path=str(Path(sys.executable).with_name("temporal")),
         dev_server_database_filename=str(folder / "temporal.db"),
         dev_server_log_level="error",
-        dev_server_extra_args=[*pragmas, *dynamic],
+        dev_server_extra_args=[*pragmas, *dynamic, *options],
     ) as environment:
         await register_search_attributes(environment.client)
         yield environment

@@ -17,6 +17,7 @@ from activities.artifacts import LocalArtifactStore
 from api.app import create_app
 from api.settings import ApiSettings
 from tests.api.contract import is_documented
+from tests.api.streams import Serving, serving
 from tests.conftest import TEMPORAL
 from workflows.search_attributes import register_search_attributes
 
@@ -53,6 +54,13 @@ async def api(
     """The API over the server where tests run their workers."""
     async with asking(create_app(client, store, ApiSettings(engines=engine))) as api:
         yield api
+
+
+@pytest.fixture
+async def served(client: Client, store: LocalArtifactStore, engine: str) -> AsyncIterator[Serving]:
+    """The same over TCP, for answers that are streamed."""
+    async with serving(create_app(client, store, ApiSettings(engines=engine))) as served:
+        yield served
 
 
 @pytest.fixture(scope="session")

@@ -43,7 +43,7 @@ async def tenants(client: Client, store: LocalArtifactStore, engine: str) -> Asy
 def attempts(job_id: str) -> list[tuple[str, str]]:
     """Everything that can be asked about a job."""
     own = f"/v1/jobs/{job_id}"
-    reads = [own, f"{own}?wait=1", f"{own}/image", f"{own}/image?final=true"]
+    reads = [own, f"{own}?wait=1", f"{own}/image", f"{own}/image?final=true", f"{own}/events"]
     asks = [f"{own}/{name}" for name in ("cancel", "pause", "resume", "retry", "watermark-removal")]
     return [
         *(("GET", r) for r in reads),
