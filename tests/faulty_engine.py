@@ -202,8 +202,13 @@ def _close_events() -> None:
 
 def _fork_child(parameters: GenerationParameters) -> None:
     """Leave a process behind that holds every pipe open, and say which."""
-    child = subprocess.Popen(["/bin/sleep", str(FOR_EVER)], close_fds=False)
-    Path(parameters.engine_options["pid_file"]).write_text(str(child.pid), encoding="ascii")
+    options = parameters.engine_options
+    child = subprocess.Popen(
+        ["/bin/sleep", str(FOR_EVER)],
+        close_fds=False,
+        start_new_session=options.get("new_session", False),
+    )
+    Path(options["pid_file"]).write_text(str(child.pid), encoding="ascii")
     forked = os.fork()
     if forked == 0:
         time.sleep(FOR_EVER)

@@ -9,6 +9,8 @@ import signal
 import sys
 from pathlib import Path
 
+from activities.engines.kin import kill_kin, own_mark
+
 _PR_SET_PDEATHSIG = 1
 # The worker's heartbeats, cancels and claims go before one more step.
 _NICENESS = 5
@@ -31,6 +33,9 @@ def leave_guard() -> None:
     hang_up = select.poll()
     hang_up.register(0, 0)
     hang_up.poll()
+    # First whoever left the group; this process has the mark too, and goes with the group.
+    if mark := own_mark():
+        kill_kin(mark)
     os.killpg(0, signal.SIGKILL)
 
 

@@ -6,6 +6,7 @@ import os
 import sys
 from dataclasses import dataclass
 
+from activities.engines.kin import marked
 from activities.errors import ErrorKind, WorkError
 
 # What the worker reads ahead of a consumer; beyond it, the child waits.
@@ -44,20 +45,20 @@ class Pipe:
         return cls(child_end, stream, transport)
 
 
-def _environment() -> dict[str, str]:
+def _environment(mark: str) -> dict[str, str]:
     """The child finds what the worker finds, wherever the worker was started.
 
     A slot is one core's work unless somebody says otherwise: threads of NumPy's own that wait for
     each other on a busy machine made some of it several times slower.
     """
     path = os.pathsep.join(map(os.path.abspath, sys.path))
-    return {"OPENBLAS_NUM_THREADS": "1", **os.environ, "PYTHONPATH": path}
+    return {"OPENBLAS_NUM_THREADS": "1", **os.environ, "PYTHONPATH": path, **marked(mark)}
 
 
-async def launch(engine: str) -> tuple[asyncio.subprocess.Process, Pipe, Pipe]:
+async def launch(engine: str, mark: str) -> tuple[asyncio.subprocess.Process, Pipe, Pipe]:
     """Start the engine named `module:Class`; returns the pipes of its events and its output too.
 
-    Raises `WorkError`.
+    By the mark all that it starts can be found again. Raises `WorkError`.
     """
     try:
         async with contextlib.AsyncExitStack() as undo:
@@ -66,7 +67,7 @@ async def launch(engine: str) -> tuple[asyncio.subprocess.Process, Pipe, Pipe]:
             undo.callback(events.close)
             output = await Pipe.open()
             undo.callback(output.close)
-            process = await _spawn(engine, events.child_end, output.child_end)
+            process = await _spawn(engine, mark, events.child_end, output.child_end)
             undo.pop_all()
             events.close_child_end()
             output.close_child_end()
@@ -78,14 +79,14 @@ async def launch(engine: str) -> tuple[asyncio.subprocess.Process, Pipe, Pipe]:
     return process, events, output
 
 
-async def _spawn(engine: str, events: int, output: int) -> asyncio.subprocess.Process:
+async def _spawn(engine: str, mark: str, events: int, output: int) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-u", "-m", "activities.engines.child", engine, str(events)),
         stdin=asyncio.subprocess.PIPE,
         stdout=output,
         stderr=output,
         pass_fds=(events,),
-        env=_environment(),
+        env=_environment(mark),
         # Ctrl-C is for the worker, which brings its jobs to a checkpoint first.
         start_new_session=True,
     )

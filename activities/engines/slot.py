@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from activities.engines import wire
 from activities.engines.child_log import ChildLog
+from activities.engines.kin import kill_kin, new_mark
 from activities.engines.launch import Pipe, launch
 from activities.errors import ErrorKind, WorkError
 from activities.models import Model, Phase
@@ -45,7 +46,10 @@ class Child:
     another one sees the process off: whatever it had started is ended with it.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process, events: Pipe, output: Pipe) -> None:
+    def __init__(
+        self, mark: str, process: asyncio.subprocess.Process, events: Pipe, output: Pipe
+    ) -> None:
+        self._mark = mark
         self._process = process
         self._pipes = (events, output)
         self._frames: asyncio.Queue[tuple[Model, bytes] | None] = asyncio.Queue()
@@ -62,7 +66,8 @@ class Child:
     @classmethod
     async def start(cls, engine: str) -> "Child":
         """Start a process for the engine named `module:Class`; raises `WorkError`."""
-        return cls(*await launch(engine))
+        mark = new_mark()
+        return cls(mark, *await launch(engine, mark))
 
     @property
     def is_usable(self) -> bool:
@@ -145,6 +150,8 @@ class Child:
             self._fault = "" if ended.done() else "the engine's process hung up"
         self._kill_group()
         await ended
+        # In a thread: it goes through all processes of this machine.
+        await asyncio.to_thread(kill_kin, self._mark)
         if self._process.stdin is not None and not self._process.stdin.is_closing():
             self._process.stdin.transport.abort()
         # A process that left the group may hold the other ends open, and they would never end.

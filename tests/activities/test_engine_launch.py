@@ -37,7 +37,7 @@ def descriptors_left(count: int) -> Iterator[None]:
 async def test_a_worker_without_descriptors_says_so_and_keeps_none(count: int) -> None:
     before = open_files()
     with descriptors_left(count), pytest.raises(WorkError) as failure:
-        await launch(FAULTY)
+        await launch(FAULTY, "mark")
     assert failure.value.kind is ErrorKind.ENGINE_UNAVAILABLE
     assert failure.value.message == "the engine's process could not start: Too many open files"
     await until(lambda: open_files() == before)

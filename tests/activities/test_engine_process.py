@@ -188,9 +188,10 @@ async def test_temporary_files_of_a_job_are_in_its_scratch_folder(tmp_path: Path
     assert len(os.listdir(tmp_path)) == 2
 
 
-async def test_what_an_engine_has_started_goes_with_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("new_session", [False, True])
+async def test_what_an_engine_has_started_goes_with_it(tmp_path: Path, new_session: bool) -> None:
     pid_file = tmp_path / "pid"
-    work = parameters(fault="fork_child", pid_file=str(pid_file))
+    work = parameters(fault="fork_child", pid_file=str(pid_file), new_session=new_session)
     async with serving() as engine:
         await run(engine, work, tmp_path)
         [child, *_] = [pid for pid in children_of(os.getpid()) if len(children_of(pid)) > 1]
@@ -199,10 +200,13 @@ async def test_what_an_engine_has_started_goes_with_it(tmp_path: Path) -> None:
         assert image_of(await run(engine, parameters(), tmp_path))
 
 
+@pytest.mark.parametrize("new_session", [False, True])
 @pytest.mark.parametrize("fault", ["hang", "hang_native"])
-async def test_nothing_outlives_a_worker_that_is_killed(fault: str, tmp_path: Path) -> None:
+async def test_nothing_outlives_a_worker_that_is_killed(
+    fault: str, tmp_path: Path, new_session: bool
+) -> None:
     pid_file = tmp_path / "pid"
-    work = parameters(fault=f"fork_child+{fault}", pid_file=str(pid_file))
+    work = parameters(fault=f"fork_child+{fault}", pid_file=str(pid_file), new_session=new_session)
     worker = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", HOLD_A_JOB, work.model_dump_json()), cwd=PROJECT
     )
