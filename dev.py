@@ -132,6 +132,7 @@ def _end_with_make() -> None:
 
 def _welcome(settings: Settings) -> str:
     jobs = f"{settings.api_url}/v1/jobs"
+    curl = "curl -s" + (' -H "Authorization: Bearer $KEY"' if settings.has_keys else "")
     take_id = """python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])'"""
     return f"""
 Darkroom is running; Ctrl-C stops it.
@@ -143,10 +144,10 @@ Darkroom is running; Ctrl-C stops it.
 
 Submit a job, look at it, and fetch the picture once it is there:
 
-  JOB=$(curl -s {jobs} -H 'Content-Type: application/json' \\
+  JOB=$({curl} {jobs} -H 'Content-Type: application/json' \\
         -d '{{"prompt": "a lighthouse at dusk"}}' | {take_id})
-  curl -s {jobs}/$JOB
-  until curl -sf -o picture.png {jobs}/$JOB/image; do sleep 1; done
+  {curl} {jobs}/$JOB
+  until {curl} -f -o picture.png {jobs}/$JOB/image; do sleep 1; done
 
 For the temporal program, and for more workers by hand:
 

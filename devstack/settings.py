@@ -59,6 +59,11 @@ class Settings:
         return f"127.0.0.1:{self.temporal_port}"
 
     @property
+    def has_keys(self) -> bool:
+        """Whether the API asks for one, as far as the data folder tells."""
+        return any((self.data_dir / "artifacts" / "config" / "keys").glob("*.json"))
+
+    @property
     def logs(self) -> Path:
         """The folder with one file per part."""
         return self.data_dir / "logs"

@@ -62,6 +62,16 @@ def read_lines(notes: Path) -> list[str]:
     return notes.read_text().splitlines() if notes.exists() else []
 
 
+def test_run_says_that_a_key_is_asked_for_where_one_is(make_stack: MakeStack) -> None:
+    stack = make_stack()
+    keys = stack.data_dir / "artifacts/config/keys"
+    keys.mkdir(parents=True)
+    (keys / "0.json").write_text("{}")
+    with running(stack):
+        stack.wait_for_line(r'curl -s -H "Authorization: Bearer \$KEY" .*/v1/jobs')
+        assert stack.stop() == 0
+
+
 def test_run_says_where_everything_is_and_stops_with_zero(make_stack: MakeStack) -> None:
     with running(make_stack()) as stack:
         stack.wait_until_ready()
