@@ -48,9 +48,14 @@ HIGHEST_LOAD = 10.0
 READ_IDLE_TIMEOUT = timedelta(seconds=5)
 READ_IDLE_RETRY = RetryPolicy(maximum_attempts=2)
 
-# Reads only; without an answer the loss counts as any other.
+# Reads only; without an answer the loss counts as any other. It is asked right after an outage,
+# when connections have yet to come back: some ten seconds of trying.
 READ_LOSS_TIMEOUT = timedelta(seconds=5)
-READ_LOSS_RETRY = RetryPolicy(maximum_attempts=2)
+READ_LOSS_RETRY = RetryPolicy(
+    initial_interval=timedelta(milliseconds=200),
+    maximum_interval=timedelta(seconds=2),
+    maximum_attempts=10,
+)
 
 # A silence that the server noticed later than this was its own: nobody was there to hear.
 OUTAGE_SILENCE = HEARTBEAT_TIMEOUT + timedelta(seconds=2)
