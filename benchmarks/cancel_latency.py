@@ -6,13 +6,19 @@
 import argparse
 import asyncio
 import random
-import socket
 import time
 from pathlib import Path
 
 import httpx
 
-from benchmarks.stack import percentile, process, scratch_folder, temporal_server
+from benchmarks.stack import (
+    percentile,
+    process,
+    scratch_folder,
+    temporal_server,
+    until_ready,
+)
+from tests.end_to_end.stack import free_port
 
 # Some 60 ms a step on the machine this was written on, so the step is part of what is measured.
 REQUEST = {"prompt": "a lighthouse at dusk", "num_inference_steps": 150, "seed": 1}
@@ -51,8 +57,7 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cancels", type=int, default=100)
     args = parser.parse_args()
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = str(probe.getsockname()[1])
+    port = str(free_port())
     with scratch_folder() as folder:
         async with temporal_server(folder) as server:
             address = server.client.service_client.config.target_host
@@ -65,7 +70,7 @@ async def main() -> None:
                 async with httpx.AsyncClient(
                     base_url=base_url, transport=transport, timeout=60
                 ) as client:
-                    await _until_ready(client)
+                    await until_ready(client)
                     pairs = [await _cancel(client, folder) for _ in range(args.cancels)]
     for name, values in (
         ("answered CANCELLED", [answered for answered, _ in pairs]),
@@ -75,16 +80,6 @@ async def main() -> None:
             f"{name}: p50 {percentile(values, 0.5):.3f} s  p99 {percentile(values, 0.99):.3f} s  "
             f"max {max(values):.3f} s over {len(values)}"
         )
-
-
-async def _until_ready(client: httpx.AsyncClient) -> None:
-    while True:
-        try:
-            if (await client.get("/readyz")).status_code == 200:
-                return
-        except httpx.TransportError:
-            pass
-        await asyncio.sleep(0.1)
 
 
 if __name__ == "__main__":

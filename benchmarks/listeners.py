@@ -7,7 +7,6 @@ import argparse
 import asyncio
 import os
 import re
-import socket
 import time
 from collections import Counter
 from contextlib import AsyncExitStack
@@ -16,7 +15,8 @@ from pathlib import Path
 
 import httpx
 
-from benchmarks.stack import process, scratch_folder, temporal_server
+from benchmarks.stack import process, scratch_folder, temporal_server, until_ready
+from tests.end_to_end.stack import free_port
 
 # Large, so that it is at work for longer than it is watched.
 REQUEST = {"prompt": "a lighthouse", "width": 2048, "height": 2048, "num_inference_steps": 150}
@@ -121,7 +121,7 @@ async def main() -> None:
     parser.add_argument("--counts", default="0,1,1000")
     parser.add_argument("--seconds", type=float, default=15)
     args = parser.parse_args()
-    metrics_port, port = _free_port(), _free_port()
+    metrics_port, port = free_port(), free_port()
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(scratch_folder())
         server = await stack.enter_async_context(
@@ -135,26 +135,10 @@ async def main() -> None:
         http = await stack.enter_async_context(
             httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60)
         )
-        await _until_ready(http)
+        await until_ready(http)
         metrics = f"http://127.0.0.1:{metrics_port}/metrics"
         for count in map(int, args.counts.split(",")):
             print(await _measure(http, pid, metrics, count, args.seconds))
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
-
-
-async def _until_ready(http: httpx.AsyncClient) -> None:
-    while True:
-        try:
-            if (await http.get("/readyz")).status_code == 200:
-                return
-        except httpx.TransportError:
-            pass
-        await asyncio.sleep(0.1)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ import httpx
 
 from benchmarks.chaos_invariants import Violations, check_image, check_story
 from benchmarks.recovery_engine import NOTES, SPEC, Note, read_notes
-from benchmarks.stack import percentile, process, scratch_folder, temporal_server
+from benchmarks.stack import percentile, process, scratch_folder, temporal_server, until_ready
 from tests.end_to_end.stack import free_port
 from tests.processes import descendants_of
 
@@ -113,15 +113,6 @@ async def until(what: str, condition: Callable[[], bool]) -> None:
         if time.monotonic() > deadline:
             raise SystemExit(f"not within {LONGEST_WAIT_SECONDS:g} s: {what}")
         await asyncio.sleep(0.005)
-
-
-async def until_ready(client: httpx.AsyncClient, url: str) -> None:
-    """Return when a process of ours serves."""
-    while True:
-        with suppress(httpx.TransportError):
-            if (await client.get(f"{url}/readyz")).status_code == 200:
-                return
-        await asyncio.sleep(0.05)
 
 
 def kill_machine(pid: int) -> float:

@@ -1,13 +1,15 @@
 """A Temporal server and our processes for benchmarks, on free ports, in a temporary folder."""
 
+import asyncio
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
+import httpx
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.testing import WorkflowEnvironment
 
@@ -65,6 +67,15 @@ def scratch_folder() -> Iterator[Path]:
     """A folder that is gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="darkroom-benchmark-") as name:
         yield Path(name)
+
+
+async def until_ready(client: httpx.AsyncClient, url: str = "") -> None:
+    """Return when a process of ours serves; `url` is its root, if the client has another one."""
+    while True:
+        with suppress(httpx.TransportError):
+            if (await client.get(f"{url}/readyz")).status_code == 200:
+                return
+        await asyncio.sleep(0.05)
 
 
 def percentile(values: list[float], share: float) -> float:
