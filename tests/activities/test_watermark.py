@@ -267,6 +267,15 @@ async def test_lost_image_is_told(bench: Bench) -> None:
     assert not (bench.root / "artifacts/records").exists()
 
 
+async def test_label_goes_from_an_image_that_is_thirty_thousand_pixels_wide(bench: Bench) -> None:
+    wide = landscape((30_000, 64))
+    result = await bench.remove(task(await bench.keep(marked(wide))))
+    assert result.removed is not None
+    assert result.removed.profile == "ACME IMAGES"
+    difference = pixels_of(bench.bytes_of(result)).astype(int) - np.asarray(wide)
+    assert np.abs(difference).max() <= 2
+
+
 async def test_unfit_image_is_refused_by_name(bench: Bench) -> None:
     report, message = await bench.fails(task(await bench.keep(png_of(Image.new("I;16", (64, 64))))))
     assert report.kind == "INVALID_PARAMETERS"

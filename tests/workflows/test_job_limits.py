@@ -78,6 +78,17 @@ def test_queue_time_counts_only_since_the_job_could_start() -> None:
     assert job.queue_time_left == timedelta(seconds=70)
 
 
+def test_wait_in_the_queue_costs_nothing_of_the_processing_time() -> None:
+    clock = Clock()
+    job = new_job(clock, timeout_seconds=60)
+    clock.pass_seconds(180)
+    claim(job)
+    assert job.processing_left.total_seconds() == 60
+    clock.pass_seconds(59)
+    job.settle(SUCCEEDED)
+    assert job.state is JobState.SUCCESS
+
+
 def test_wait_before_a_retry_is_no_queue_time() -> None:
     clock = Clock()
     job = claimed_job(clock, queue_timeout_seconds=100)
