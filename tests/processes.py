@@ -5,6 +5,7 @@ Whatever is read here may be gone between being listed and being looked at.
 
 import asyncio
 import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -48,6 +49,19 @@ def command_of(pid: int) -> str:
     return _read(Path(f"/proc/{pid}/cmdline")).replace("\0", " ")
 
 
+def freeze(pid: int, seconds: float = 20) -> None:
+    """Stop a process, and return once it stands still.
+
+    The signal is only sent by the time that `kill` returns: threads that are running go on until
+    the kernel gets to them, and a server may answer once more.
+    """
+    os.kill(pid, signal.SIGSTOP)
+    deadline = time.monotonic() + seconds
+    while not all(_thread_state(task) == "T" for task in Path(f"/proc/{pid}/task").iterdir()):
+        assert time.monotonic() < deadline, "the process did not stand still in time"
+        time.sleep(0.001)
+
+
 async def until(condition: Callable[[], bool], seconds: float = 20) -> None:
     """Return once the condition holds; fail if it doesn't in time."""
     deadline = time.monotonic() + seconds
@@ -62,6 +76,11 @@ def _stat(pid: int) -> tuple[str, int]:
         return "", 0
     state, parent = text.rpartition(")")[2].split()[:2]
     return state, int(parent)
+
+
+def _thread_state(task: Path) -> str:
+    """One that has ended since it was listed stands still, too."""
+    return (_read(task / "stat").rpartition(")")[2].split() or ["T"])[0]
 
 
 def _read(path: Path) -> str:

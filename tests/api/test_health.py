@@ -28,6 +28,7 @@ from tests.api.conftest import asking
 from tests.api.contract import job, problem
 from tests.conftest import TEMPORAL
 from tests.end_to_end.stack import free_port
+from tests.processes import freeze
 from workflows.messages import workflow_id_for
 from workflows.state_machine import JobState
 
@@ -69,6 +70,11 @@ class Server:
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.DEVNULL,
         )
+
+    def freeze(self) -> None:
+        """Let it stand still."""
+        assert self._process is not None
+        freeze(self._process.pid)
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the server."""
@@ -164,7 +170,7 @@ async def test_frozen_temporal_is_told_soon_and_forgotten_when_it_goes_on(
     await server.start()
     await ready(remote)
     job_id = job(await ask(remote, "POST", "/v1/jobs"), 202)["id"]
-    server.send(signal.SIGSTOP)
+    server.freeze()
     await refuse_all(remote, job_id)
     server.send(signal.SIGCONT)
     await ready(remote)

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from tests.end_to_end.stack import Stack, running, wait_until
+from tests.processes import freeze
 
 pytestmark = [
     pytest.mark.timeout(170),
@@ -41,7 +42,7 @@ def test_a_worker_that_was_frozen_until_its_job_was_done_elsewhere_changes_nothi
         job_id = api.post("/v1/jobs", json=LONG | {"seed": 1}).json()["id"]
         wait_until("a checkpoint", lambda: len(_files(stack, job_id)) > 0, timeout=60)
         frozen = int(_job(api, job_id)["worker"].split("@")[0])
-        os.kill(frozen, signal.SIGSTOP)
+        freeze(frozen)
         wait_until("another attempt", lambda: _job(api, job_id)["attempt"] == 2, timeout=40)
         while not _job(api, job_id)["done"]:
             api.get(f"/v1/jobs/{job_id}", params={"wait": 30})

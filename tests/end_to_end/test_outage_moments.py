@@ -16,6 +16,7 @@ from tests.end_to_end.gated_jobs import GATED_ENGINE, PICTURE, GatedJobs, Job
 from tests.end_to_end.stack import Stack, is_listening, running, wait_until
 from tests.end_to_end.undisturbed import undisturbed_sha256
 from tests.end_to_end.watched_engines import GatedEngine
+from tests.processes import freeze
 
 pytestmark = [
     pytest.mark.timeout(170),
@@ -53,7 +54,7 @@ def jobs(stack: Stack, tmp_path: Path) -> Iterator[GatedJobs]:
 def frozen(stack: Stack) -> Iterator[None]:
     """The server takes calls, and answers none."""
     [server] = stack.pids("temporal server")
-    os.kill(server, signal.SIGSTOP)
+    freeze(server)
     yield
     os.kill(server, signal.SIGCONT)
 
@@ -62,7 +63,7 @@ def frozen(stack: Stack) -> Iterator[None]:
 def killed(stack: Stack) -> Iterator[None]:
     """The server is gone, and dev.py, which would start it again at once, stands still."""
     [server] = stack.pids("temporal server")
-    stack.process.send_signal(signal.SIGSTOP)
+    freeze(stack.process.pid)
     os.kill(server, signal.SIGKILL)
     wait_until("its port is closed", lambda: not is_listening(stack.temporal_port))
     yield

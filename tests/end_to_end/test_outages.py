@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from tests.end_to_end.stack import Stack, running, wait_until
+from tests.processes import freeze
 
 pytestmark = [
     pytest.mark.timeout(170),
@@ -63,7 +64,7 @@ def test_a_frozen_temporal_server_is_told_as_503_and_costs_no_job(
 ) -> None:
     jobs = submit(api, 4)
     [server] = stack.pids("temporal server")
-    os.kill(server, signal.SIGSTOP)
+    freeze(server)
     frozen_at = time.monotonic()
     answer = api.get(f"/v1/jobs/{jobs[0]}")
     assert (answer.status_code, answer.json()["code"]) == (503, "TEMPORAL_UNAVAILABLE")
