@@ -1,0 +1,1 @@
+"""Telling applications about their jobs: signed messages over HTTP, to where they may go."""
