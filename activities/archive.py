@@ -52,6 +52,9 @@ class ClosedJobs(Protocol):
         """The job as it ended; None if it lives again, or can't be read."""
         ...
 
+    async def make_up_for(self, job: FinalJob) -> None:
+        """Do what follows a final state, where the run was cut short before it could."""
+
 
 class ArchiveInput(Model):
     """From when on runs are to be visited; None for all that Temporal knows.
@@ -137,6 +140,7 @@ class ArchiveActivities:
         job = await self._jobs.final_job(run.job_id)
         if job is None or (known is not None and known.run_id == job.run_id):
             return False
+        await self._jobs.make_up_for(job)
         await self._clean(run.job_id, job.keep)
         # Last, because it is what says that the rest is done.
         document = ArchivedJob(run_id=job.run_id, view=job.view).model_dump_json()

@@ -27,7 +27,8 @@ with workflow.unsafe.imports_passed_through():
         ClosedRun,
         FinalJob,
     )
-    from workflows.messages import IMAGE_JOB_WORKFLOW, WORKFLOW_TASK_QUEUE, job_id_of
+    from workflows.deliveries import Deliveries
+    from workflows.messages import IMAGE_JOB_WORKFLOW, WORKFLOW_TASK_QUEUE, JobView, job_id_of
     from workflows.options import (
         ARCHIVE_HEARTBEAT_TIMEOUT,
         ARCHIVE_RETRY,
@@ -65,9 +66,10 @@ class ArchiveJobsWorkflow:
 class VisibleClosedJobs:
     """Closed jobs as visibility lists them, and as `JobReader` reads them."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, *, task_queue: str = WORKFLOW_TASK_QUEUE) -> None:
         self._client = client
         self._reader = JobReader(client)
+        self._deliveries = Deliveries(client, task_queue=task_queue)
 
     async def closed_between(self, since: datetime, until: datetime) -> AsyncIterator[ClosedRun]:
         """See `ClosedJobs.closed_between`."""
@@ -94,6 +96,10 @@ class VisibleClosedJobs:
             keep=result.keys if result else (),
             view=view.model_dump_json(),
         )
+
+    async def make_up_for(self, job: FinalJob) -> None:
+        """See `ClosedJobs.make_up_for`."""
+        await self._deliveries.make_up_for(JobView.model_validate_json(job.view))
 
 
 async def ensure_archiver(

@@ -8,6 +8,7 @@ from temporalio.worker import Worker
 
 from activities.watchdog import WatchdogActivities, let_results_in
 from workflows.archiving import ArchiveJobsWorkflow
+from workflows.delivery import CallbackWorkflow
 from workflows.image_job import ImageJobWorkflow
 from workflows.messages import WORKFLOW_TASK_QUEUE
 from workflows.options import STICKY_QUEUE_TIMEOUT
@@ -24,7 +25,7 @@ def workflow_worker(
     return Worker(
         client,
         task_queue=task_queue,
-        workflows=[ImageJobWorkflow, ArchiveJobsWorkflow],
+        workflows=[ImageJobWorkflow, ArchiveJobsWorkflow, CallbackWorkflow],
         activities=[
             watchdog.read_idle_seconds,
             watchdog.read_lost_at,

@@ -53,6 +53,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.search_attributes import current_search_attributes, initial_search_attributes
     from workflows.state_machine import JobState
     from workflows.succession import start_successor
+    from workflows.telling import tell_receivers
     from workflows.work import work_route
 
 _REFUSE_MADE_UP_RESULTS = "refuse-made-up-results"
@@ -127,12 +128,14 @@ class ImageJobWorkflow:
 
     async def _live(self) -> None:
         self._introduce(self._job.record.request)
+        telling = asyncio.create_task(tell_receivers(self._job.record))
         if self._unreadable:
             self._job.fail_unreadable(self._unreadable)
             self._publish()
         else:
             while not self._job.state.is_terminal:
                 await self._next_stage()
+        await telling
         # A claim that is just being answered must reach its worker before the run is gone.
         await workflow.wait_condition(workflow.all_handlers_finished)
 

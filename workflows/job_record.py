@@ -84,6 +84,11 @@ class JobRecord:
         """Whether `changed_memo` would hand out a transition."""
         return self._told_transitions < len(self.transitions)
 
+    @property
+    def told_transitions(self) -> int:
+        """How many transitions `changed_memo` has handed out: what the world may know by now."""
+        return self._told_transitions
+
     def changed_memo(self) -> dict[str, Any]:
         """What changed since this was last asked: memo entries, ready to be written."""
         fresh = self.transitions[self._told_transitions :]

@@ -74,6 +74,36 @@ ARCHIVE_RETRY = RetryPolicy(
     initial_interval=timedelta(seconds=5), maximum_interval=timedelta(minutes=5)
 )
 
+# Longer than the sender itself allows an exchange, so that only a lost worker reaches it.
+CALLBACK_TIMEOUT = timedelta(seconds=30)
+
+# The workflow decides when to try again: each attempt shall be seen.
+CALLBACK_RETRY = RetryPolicy(maximum_attempts=1)
+
+# How long to wait after each failed attempt: a restart takes seconds, a night's outage hours, and
+# nobody looks at a weekend. Three days in all.
+CALLBACK_INTERVALS = (
+    timedelta(seconds=5),
+    timedelta(seconds=30),
+    timedelta(minutes=5),
+    timedelta(minutes=30),
+    timedelta(hours=2),
+    timedelta(hours=5),
+    timedelta(hours=10),
+    timedelta(hours=14),
+    timedelta(hours=20),
+    timedelta(hours=20),
+)
+
+# So that receivers which failed together are not tried again together.
+CALLBACK_JITTER = 0.1
+
+# A receiver that asks for more time than this is not waited for.
+LONGEST_CALLBACK_WAIT = timedelta(days=1)
+
+# Sending again can be asked for as often as anybody likes; each costs some ten events.
+MAX_CALLBACK_ATTEMPTS = 100
+
 # The workflow decides what follows a failed attempt, so that history says why each one ended.
 WORK_RETRY = RetryPolicy(maximum_attempts=1)
 

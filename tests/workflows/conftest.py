@@ -1,11 +1,15 @@
-"""A stage for each test that needs the server."""
+"""A stage for each test that needs the server, and a server whose clocks skip."""
 
 from collections.abc import AsyncIterator
 
 import pytest
 from temporalio.client import Client
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.testing import WorkflowEnvironment
 
-from tests.workflows.stage import Stage
+from devstack.temporal import DYNAMIC_CONFIG
+from tests.workflows.stage import TEMPORAL, Stage
+from workflows.search_attributes import register_search_attributes
 
 
 @pytest.fixture
@@ -14,3 +18,18 @@ async def stage(client: Client) -> AsyncIterator[Stage]:
     stage = Stage(client)
     yield stage
     await stage.close()
+
+
+@pytest.fixture(scope="session")
+async def skipping() -> AsyncIterator[WorkflowEnvironment]:
+    """A real server whose workflows' clocks skip what nobody works in."""
+    dynamic = (*DYNAMIC_CONFIG, "frontend.WorkflowTimeSkippingEnabled=true")
+    arguments = [word for value in dynamic for word in ("--dynamic-config-value", value)]
+    async with await WorkflowEnvironment.start_time_skipping_v2(
+        data_converter=pydantic_data_converter,
+        dev_server_existing_path=TEMPORAL,
+        dev_server_log_level="error",
+        dev_server_extra_args=arguments,
+    ) as environment:
+        await register_search_attributes(environment.client)
+        yield environment

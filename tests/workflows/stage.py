@@ -7,7 +7,7 @@ would be a defect even if the job came to a good end, and each history must repl
 import asyncio
 import contextlib
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,12 @@ from uuid import uuid4
 
 from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
 from temporalio.api.history.v1 import HistoryEvent
-from temporalio.client import Client, WorkflowHandle, WorkflowHistory
+from temporalio.client import (
+    Client,
+    WorkflowExecutionStatus,
+    WorkflowHandle,
+    WorkflowHistory,
+)
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError
 from temporalio.worker import Replayer, Worker
@@ -25,6 +30,7 @@ from tests.fakes import Behaviour, FakeRemoval, FakeWork
 from tests.workflows.pure import image_request
 from workflows.chain import removal_id
 from workflows.deciding import workflow_worker
+from workflows.delivery import CallbackWorkflow
 from workflows.image_job import ImageJobWorkflow
 from workflows.messages import (
     POSTPROCESS_TASK_QUEUE,
@@ -73,9 +79,9 @@ class Stage:
         self.handles.append(handle)
         return handle
 
-    def deciding(self) -> Worker:
-        """A workflow worker, sandbox on, as `worker.py` has one."""
-        return workflow_worker(self.client, task_queue=self.task_queue)
+    def deciding(self, *activities: Callable[..., Any]) -> Worker:
+        """A workflow worker, sandbox on, as `worker.py` has one, with these light activities."""
+        return workflow_worker(self.client, activities, task_queue=self.task_queue)
 
     def work(self, behaviour: Behaviour) -> FakeWork:
         """A work activity that claims as the real one does, and then behaves as told."""
@@ -197,7 +203,9 @@ def is_failed_task(event: HistoryEvent) -> bool:
 
 async def replay(history: WorkflowHistory) -> None:
     """Run the workflow over the history; raises unless it decides the same again."""
-    replayer = Replayer(workflows=[ImageJobWorkflow], data_converter=pydantic_data_converter)
+    replayer = Replayer(
+        workflows=[ImageJobWorkflow, CallbackWorkflow], data_converter=pydantic_data_converter
+    )
     await replayer.replay_workflow(history)
 
 
@@ -206,6 +214,18 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(20):
         while not await condition():
             await asyncio.sleep(0.02)
+
+
+async def until_any_has_moved(handles: Sequence[JobHandle]) -> None:
+    """Return as soon as one of the jobs has got further, or none can."""
+    lengths = [(await handle.describe()).history_length for handle in handles]
+
+    async def has_moved() -> bool:
+        described = [await handle.describe() for handle in handles]
+        is_over = all(one.status is not WorkflowExecutionStatus.RUNNING for one in described)
+        return is_over or [one.history_length for one in described] != lengths
+
+    await until(has_moved)
 
 
 def events_of(view: JobView) -> list[str]:

@@ -1,7 +1,6 @@
 """The archiver, with the real server and a real store."""
 
 import json
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
@@ -9,24 +8,30 @@ from uuid import uuid4
 import pytest
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
-from temporalio.client import Client, ScheduleOverlapPolicy
+from temporalio.client import ScheduleOverlapPolicy
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import Worker
 
-from activities.archive import ArchiveActivities, ArchiveInput, ClosedRun, FinalJob, archive_key
+from activities.archive import ArchiveActivities, ArchiveInput, archive_key
 from activities.artifacts import LocalArtifactStore, put_checkpoint, put_image
 from activities.errors import ErrorKind, WorkError
 from activities.models import WorkInput, WorkResult
+from tests.workflows.archive_visits import (
+    AT_ONCE,
+    NoJobs,
+    NoJobsButFinal,
+    OnlyTheseJobs,
+    until_listed,
+    visit,
+)
 from tests.workflows.stage import JobHandle, Stage, until
 from workflows.archiving import (
     ArchiveJobsWorkflow,
-    VisibleClosedJobs,
     ensure_archiver,
 )
 from workflows.messages import job_id_of
 from workflows.reading import JobNotFoundError, JobReader
 
-AT_ONCE = timedelta(0)
 IMAGE = b"the image that counts"
 
 
@@ -34,44 +39,6 @@ IMAGE = b"the image that counts"
 def store(tmp_path: Path) -> LocalArtifactStore:
     """A store of this test's own."""
     return LocalArtifactStore(tmp_path)
-
-
-class OnlyTheseJobs(VisibleClosedJobs):
-    """Leaves the jobs of other tests, which share the server, alone."""
-
-    def __init__(self, client: Client, handles: list[JobHandle]) -> None:
-        super().__init__(client)
-        self._ids = {job_id_of(handle.id) for handle in handles}
-
-    async def closed_between(self, since: datetime, until: datetime) -> AsyncIterator[ClosedRun]:
-        async for run in super().closed_between(since, until):
-            if run.job_id in self._ids:
-                yield run
-
-
-async def visit(
-    client: Client,
-    store: LocalArtifactStore,
-    handles: list[JobHandle],
-    settle: timedelta = AT_ONCE,
-    since: datetime | None = None,
-) -> int:
-    """One visit of the archiver; how many jobs it archived."""
-    activities = ArchiveActivities(store, OnlyTheseJobs(client, handles), settle)
-    result = await ActivityEnvironment().run(
-        activities.archive_closed_jobs, ArchiveInput(since=since)
-    )
-    return result.archived
-
-
-async def until_listed(client: Client, handle: JobHandle) -> None:
-    """Wait until visibility knows that the run is closed."""
-
-    async def is_listed() -> bool:
-        query = f'WorkflowId="{handle.id}" AND ExecutionStatus!="Running"'
-        return (await client.count_workflows(query)).count >= 1
-
-    await until(is_listed)
 
 
 async def succeed(stage: Stage, store: LocalArtifactStore) -> JobHandle:
@@ -237,32 +204,6 @@ async def test_jobs_that_close_after_the_clock_was_set_back_are_archived(
     ahead = datetime.now(UTC) + timedelta(hours=1)
     handle = await succeed(stage, store)
     assert await visit(stage.client, store, [handle], since=ahead) == 1
-
-
-class NoJobs:
-    """Nothing was closed; remembers from when on it was asked."""
-
-    def __init__(self) -> None:
-        self.asked: list[datetime] = []
-
-    async def closed_between(self, since: datetime, until: datetime) -> AsyncIterator[ClosedRun]:
-        self.asked.append(since)
-        return
-        yield
-
-    async def final_job(self, job_id: str) -> FinalJob | None:
-        return None
-
-
-class NoJobsButFinal(NoJobs):
-    """Lists nothing, and still knows how jobs ended."""
-
-    def __init__(self, known: VisibleClosedJobs) -> None:
-        super().__init__()
-        self._known = known
-
-    async def final_job(self, job_id: str) -> FinalJob | None:
-        return await self._known.final_job(job_id)
 
 
 async def test_the_schedule_visits_from_where_the_last_visit_ended(

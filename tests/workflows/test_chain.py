@@ -3,13 +3,13 @@
 import asyncio
 
 import pytest
-from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
+from temporalio.client import WorkflowFailureError
 from temporalio.service import RPCError
 
 from activities.errors import ErrorKind
 from tests.workflows.behaviours import fail_with, succeed, when, work_until_stopped
 from tests.workflows.pure import image_request
-from tests.workflows.stage import JobHandle, Stage, events_of, until
+from tests.workflows.stage import Stage, events_of, until_any_has_moved
 from workflows.chain import in_chain, removal_id, removal_input
 from workflows.messages import ChainState, JobView, job_id_of, workflow_id_for
 from workflows.state_machine import JobState
@@ -155,18 +155,6 @@ async def test_no_kill_of_the_deciding_worker_loses_or_doubles_the_successor(sta
                 await stage.until(stage.successor(handle), JobState.SUCCESS)
     ids = [job_id_of(handle.id) for handle in handles]
     assert sorted(work.predecessor_id or "" for work in removal.inputs) == sorted(map(str, ids))
-
-
-async def until_any_has_moved(handles: list[JobHandle]) -> None:
-    """Return as soon as one of the jobs has got further, or none can."""
-    lengths = [(await handle.describe()).history_length for handle in handles]
-
-    async def has_moved() -> bool:
-        described = [await handle.describe() for handle in handles]
-        is_over = all(one.status is not WorkflowExecutionStatus.RUNNING for one in described)
-        return is_over or [one.history_length for one in described] != lengths
-
-    await until(has_moved)
 
 
 async def test_taken_id_of_a_successor_does_not_undo_success(stage: Stage) -> None:

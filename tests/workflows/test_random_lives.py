@@ -2,18 +2,14 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorKind
 from activities.models import StopReason, WorkInput, WorkResult
-from devstack.temporal import DYNAMIC_CONFIG
 from tests.fakes import Behaviour
 from tests.workflows.behaviours import (
     checkpoint_of,
@@ -23,9 +19,8 @@ from tests.workflows.behaviours import (
     succeed,
     work_until_stopped,
 )
-from tests.workflows.stage import TEMPORAL, JobHandle, Stage, until
+from tests.workflows.stage import JobHandle, Stage, until
 from workflows.messages import JobView
-from workflows.search_attributes import register_search_attributes
 from workflows.state_machine import TRANSITIONS, JobState
 
 SIGNALS = ("cancel", "pause", "resume", "pasue")
@@ -63,21 +58,6 @@ wishes = st.lists(
     st.tuples(st.sampled_from([*SIGNALS, "native cancel"]), st.sampled_from([0.0, 0.0, 0.03, 0.1])),
     max_size=6,
 )
-
-
-@pytest.fixture(scope="module")
-async def skipping() -> AsyncIterator[WorkflowEnvironment]:
-    """A real server whose workflows' clocks skip what nobody works in."""
-    dynamic = (*DYNAMIC_CONFIG, "frontend.WorkflowTimeSkippingEnabled=true")
-    arguments = [word for value in dynamic for word in ("--dynamic-config-value", value)]
-    async with await WorkflowEnvironment.start_time_skipping_v2(
-        data_converter=pydantic_data_converter,
-        dev_server_existing_path=TEMPORAL,
-        dev_server_log_level="error",
-        dev_server_extra_args=arguments,
-    ) as environment:
-        await register_search_attributes(environment.client)
-        yield environment
 
 
 @given(behaviours=attempts, asked=wishes)
