@@ -8,6 +8,12 @@ from typing import Annotated, ClassVar, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from activities.artifacts import open_store
+from activities.callbacks.rules import (
+    DEFAULT_PORTS,
+    CallbackRules,
+    parse_ports,
+    parse_private_hosts,
+)
 
 _ENGINE = re.compile(r"([a-z0-9][a-z0-9_-]{0,39})(?:=([\w.]+:\w+))?")
 
@@ -29,6 +35,11 @@ def parse_engines(text: str) -> dict[str, str]:
     if not engines:
         raise ValueError("at least one engine is needed")
     return engines
+
+
+def _readable_hosts(text: str) -> str:
+    parse_private_hosts(text)
+    return text
 
 
 class EnvironSettings(BaseModel):
@@ -60,6 +71,15 @@ class Settings(EnvironSettings):
     engines: Annotated[str, AfterValidator(lambda text: parse_engines(text) and text)] = (
         "procedural"
     )
+    callback_ports: Annotated[str, AfterValidator(lambda text: parse_ports(text) and text)] = (
+        DEFAULT_PORTS
+    )
+    callback_private_hosts: Annotated[str, AfterValidator(_readable_hosts)] = ""
+
+    @property
+    def callback_rules(self) -> CallbackRules:
+        """Where messages for applications may go."""
+        return CallbackRules.parse(self.callback_ports, self.callback_private_hosts)
 
     @property
     def engine_classes(self) -> dict[str, str]:

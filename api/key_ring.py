@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from activities.artifacts import ArtifactStore
 from activities.errors import WorkError
-from api.fresh import Fresh
+from activities.fresh import Fresh
 from api.keys import ApiKey, hash_of, key_id_of, list_key_files, read_key
 
 _LOOK_EVERY_SECONDS = 2.0

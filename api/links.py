@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pydantic import Field, ValidationError
 
 from activities.artifacts import ArtifactLostError, ArtifactStore
+from activities.fresh import Fresh
 from activities.models import Model
-from api.fresh import Fresh
 from api.refusals import LinkExpired, LinkInvalid, LinksUnreadable
 
 _FOLDER = "config/links"

@@ -4,12 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from activities.callbacks.rules import CallbackRules
 from activities.settings import Settings, SettingsError, WorkerSettings, parse_engines
 
 GOOD = [
     ("DATA_DIR", "/srv/x", Path("/srv/x")),
     ("STORE_URL", "file:///srv/y", "file:///srv/y"),
     ("ENGINES", "procedural,mine=my.engines:Engine", "procedural,mine=my.engines:Engine"),
+    ("CALLBACK_PORTS", "443,8443", "443,8443"),
+    ("CALLBACK_PRIVATE_HOSTS", "receiver:9000,[::1]", "receiver:9000,[::1]"),
     ("GENERATE_SLOTS", "3", 3),
     ("POSTPROCESS_SLOTS", "4", 4),
     ("GRACE_SECONDS", "45", 45),
@@ -37,6 +40,15 @@ BAD = [
     ("ENGINES", "x=a:B,x=c:D"),
     ("ENGINES", "procedural,procedural"),
     ("ENGINES", "n" * 41),
+    ("CALLBACK_PORTS", ","),
+    ("CALLBACK_PORTS", "443,0"),
+    ("CALLBACK_PORTS", "65536"),
+    ("CALLBACK_PORTS", "https"),
+    ("CALLBACK_PRIVATE_HOSTS", "http://receiver"),
+    ("CALLBACK_PRIVATE_HOSTS", "receiver:0"),
+    ("CALLBACK_PRIVATE_HOSTS", "::1"),
+    ("CALLBACK_PRIVATE_HOSTS", "127.1"),
+    ("CALLBACK_PRIVATE_HOSTS", "*.example.com"),
     ("GENERATE_SLOTS", "0"),
     ("GENERATE_SLOTS", "65"),
     ("GENERATE_SLOTS", "two"),
@@ -110,3 +122,9 @@ def test_artifacts_are_in_the_data_folder_unless_a_url_is_given() -> None:
     assert read(DATA_DIR="/srv/a b").artifacts_url == "file:///srv/a%20b/artifacts"
     assert read(DATA_DIR="x").artifacts_url == (Path.cwd() / "x/artifacts").as_uri()
     assert read(DATA_DIR="/srv/x", STORE_URL="file:///y").artifacts_url == "file:///y"
+
+
+def test_rules_of_callbacks_are_what_the_two_settings_say() -> None:
+    assert read().callback_rules == CallbackRules()
+    rules = read(CALLBACK_PORTS="8443", CALLBACK_PRIVATE_HOSTS="receiver").callback_rules
+    assert rules == CallbackRules(frozenset({8443}), frozenset({("receiver", None)}))

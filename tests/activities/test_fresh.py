@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from activities.errors import ErrorKind, WorkError
-from api.fresh import Fresh
+from activities.fresh import Fresh
 
 
 class Source:

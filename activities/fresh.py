@@ -13,7 +13,7 @@ T = TypeVar("T")
 # Whoever asks waits so long for a reading. On a store that hangs it goes on, and nobody waits.
 _WAIT_SECONDS = 2.0
 
-logger = logging.getLogger("darkroom.api")
+logger = logging.getLogger("darkroom.store")
 
 
 class Fresh(Generic[T]):
