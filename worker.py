@@ -26,6 +26,8 @@ from temporalio.worker import Worker
 
 from activities.archive import ArchiveActivities
 from activities.artifacts import ArtifactStore, is_usable, open_store
+from activities.callbacks.activity import CallbackActivities
+from activities.callbacks.book import CallbackBook
 from activities.engines.base import ImageEngine
 from activities.engines.process import ChildProcessEngine
 from activities.engines.slot import StallLimits
@@ -50,12 +52,13 @@ logger = logging.getLogger("darkroom.worker")
 
 
 def _workflow_worker(client: Client, settings: WorkerSettings, store: ArtifactStore) -> Worker:
+    callbacks = CallbackActivities(settings.callback_rules, CallbackBook(store))
     archive = ArchiveActivities(
         store,
         VisibleClosedJobs(client),
         timedelta(seconds=settings.archive_settle_seconds),
     )
-    return workflow_worker(client, [archive.archive_closed_jobs])
+    return workflow_worker(client, [archive.archive_closed_jobs, callbacks.send_callback])
 
 
 def _engines(settings: WorkerSettings) -> StartEngine:

@@ -10,8 +10,11 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from activities.artifacts import ArtifactStore
+from activities.callbacks.book import CallbackBook
+from activities.callbacks.checking import SubmitCheck
 from api import docs, errors
 from api.authentication import AuthenticationMiddleware, Gate
+from api.callbacks import ReceiverDesk
 from api.fleet import Fleet
 from api.head import HeadMiddleware
 from api.jobs import Jobs
@@ -20,9 +23,21 @@ from api.limits import RequestLimit, WaitingJobs
 from api.links import Links
 from api.lists import JobLists
 from api.openapi import DescribedApp
-from api.routes import batches, events, fleet, health, images, jobs, lists, tasks
+from api.routes import (
+    batches,
+    callbacks,
+    events,
+    fleet,
+    health,
+    images,
+    jobs,
+    lists,
+    tasks,
+    webhooks,
+)
 from api.settings import ApiSettings
 from api.watching import Watches
+from workflows.deliveries import Deliveries
 from workflows.reading import JobReader
 from workflows.search_attributes import register_search_attributes
 
@@ -59,7 +74,14 @@ def create_app(client: Client, store: ArtifactStore, settings: ApiSettings) -> F
     app.state.public_url = settings.public_url
     app.state.max_body_bytes = settings.max_body_bytes
     waiting = WaitingJobs(client, settings.tenant_max_waiting)
-    app.state.jobs = Jobs(client, store, tuple(settings.engine_classes), waiting)
+    app.state.callback_book = CallbackBook(store)
+    app.state.receivers = ReceiverDesk(
+        SubmitCheck(settings.callback_rules), app.state.callback_book
+    )
+    app.state.deliveries = Deliveries(client)
+    app.state.jobs = Jobs(
+        client, store, tuple(settings.engine_classes), waiting, app.state.receivers
+    )
     app.state.watches = Watches(JobReader(client, store, in_part=True), app.state.stopping)
     app.state.lists = JobLists(client)
     app.state.fleet = Fleet(client, tuple(settings.engine_classes))
@@ -70,6 +92,7 @@ def create_app(client: Client, store: ArtifactStore, settings: ApiSettings) -> F
     # Outside, so that HEAD is GET for whoever is inside.
     app.add_middleware(HeadMiddleware)
     errors.install(app)
+    app.webhooks.include_router(webhooks.router)
     docs.install(app)
     app.include_router(jobs.router)
     app.include_router(lists.router)
@@ -78,6 +101,7 @@ def create_app(client: Client, store: ArtifactStore, settings: ApiSettings) -> F
     app.include_router(batches.router)
     app.include_router(tasks.router)
     app.include_router(events.router)
+    app.include_router(callbacks.router)
     app.include_router(health.router)
     return app
 

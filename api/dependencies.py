@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Header, Request
 
 from api.addresses import Addresses
+from api.callbacks import JobCallbacks, TenantCallbacks
 from api.chains import Chains
 from api.control import JobControl
 from api.fleet import Fleet
@@ -21,7 +22,7 @@ from api.lists import JobLists
 def _jobs(request: Request) -> Jobs:
     """The jobs of whoever asks."""
     jobs: Jobs = request.app.state.jobs
-    return jobs.of(request.state.caller)
+    return jobs.of(request.state.caller, _base_url(request))
 
 
 def _control(request: Request) -> JobControl:
@@ -44,6 +45,15 @@ def _fleet(request: Request) -> Fleet:
 
 def _listening(request: Request) -> Listening:
     return Listening(_jobs(request), request.app.state.watches)
+
+
+def _job_callbacks(request: Request) -> JobCallbacks:
+    return JobCallbacks(_jobs(request), request.app.state.deliveries)
+
+
+def _tenant_callbacks(request: Request) -> TenantCallbacks:
+    state = request.app.state
+    return TenantCallbacks(request.state.caller.tenant, state.callback_book, state.receivers)
 
 
 def _address(request: Request) -> str:
@@ -79,6 +89,8 @@ ChainsDependency = Annotated[Chains, Depends(_chains)]
 ListsDependency = Annotated[JobLists, Depends(_lists)]
 FleetDependency = Annotated[Fleet, Depends(_fleet)]
 ListeningDependency = Annotated[Listening, Depends(_listening)]
+JobCallbacksDependency = Annotated[JobCallbacks, Depends(_job_callbacks)]
+TenantCallbacksDependency = Annotated[TenantCallbacks, Depends(_tenant_callbacks)]
 ClientAddress = Annotated[str, Depends(_address)]
 IsHead = Annotated[bool, Depends(_is_head)]
 AddressesDependency = Annotated[Addresses, Depends(_addresses)]

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Protocol
 from uuid import uuid4
 
 from fastapi.exceptions import RequestValidationError
@@ -47,6 +48,17 @@ _STORE_SECONDS = 10.0
 _CHOSEN_SEED_LIMIT = 2**53
 
 
+class ReceiverCheck(Protocol):
+    """What a submit has to do with those who are to be told of jobs."""
+
+    async def require_allowed(self, url: str, field: str) -> None:
+        """Raise a validation error that names the field, unless messages may go there."""
+
+    async def addressed(self, request: ImageJobInput, base_url: str) -> ImageJobInput:
+        """The request with what its receivers need."""
+        ...
+
+
 @dataclass(frozen=True)
 class Created:
     """A job that was started: now, or earlier by the same request (`is_replay`)."""
@@ -64,18 +76,22 @@ class Jobs:
         store: ArtifactStore,
         engines: tuple[str, ...],
         waiting: WaitingJobs,
+        receivers: ReceiverCheck,
     ) -> None:
         self._client = client
         self._store = store
         self._engines = engines
         self._waiting = waiting
+        self._receivers = receivers
         self._caller = Caller()
+        self._base_url = ""
         self._reader = JobReader(client, store, in_part=True)
 
-    def of(self, caller: Caller) -> "Jobs":
-        """The jobs of this caller, read by what all callers share."""
+    def of(self, caller: Caller, base_url: str) -> "Jobs":
+        """The jobs of this caller, who reached the API at this address."""
         jobs = copy(self)
         jobs._caller = caller
+        jobs._base_url = base_url
         return jobs
 
     @property
@@ -89,6 +105,8 @@ class Jobs:
 
     async def create(self, asked: CreateJobRequest, intent: Intent | None = None) -> Created:
         """Start a job; once this returns it can't be lost."""
+        if asked.callback_url is not None:
+            await self._receivers.require_allowed(asked.callback_url, "callback_url")
         return await self.submit(self._job_input(asked), intent)
 
     async def submit(self, request: ImageJobInput, intent: Intent | None) -> Created:
@@ -123,9 +141,10 @@ class Jobs:
         policy: WorkflowIDReusePolicy = WorkflowIDReusePolicy.REJECT_DUPLICATE,
     ) -> None:
         """Start a job, if its tenant may have one more; see `start_job`."""
+        addressed = await self._receivers.addressed(request, self._base_url)
 
         async def start() -> None:
-            await start_job(self._client, job_id, request, id_reuse_policy=policy)
+            await start_job(self._client, job_id, addressed, id_reuse_policy=policy)
 
         async with self._waiting.room_for_one(request.tenant):
             try:

@@ -61,6 +61,7 @@ class DescribedApp(FastAPI):
             schemas = document.setdefault("components", {}).setdefault("schemas", {})
             schemas.update(_own_schemas())
             _describe_access(document)
+            _keep_to_what_is_sent(document)
         return super().openapi()
 
 
@@ -75,6 +76,15 @@ def _describe_access(document: dict[str, Any]) -> None:
             operation["security"] = [{_SCHEME: []}, {}]
             for status, response in _REFUSALS.items():
                 operation["responses"].setdefault(status, response)
+
+
+def _keep_to_what_is_sent(document: dict[str, Any]) -> None:
+    """FastAPI takes what is sent for something it checks."""
+    for operations in document.get("webhooks", {}).values():
+        for operation in operations.values():
+            operation["responses"].pop("422", None)
+    for name in ("HTTPValidationError", "ValidationError"):
+        document["components"]["schemas"].pop(name, None)
 
 
 def _own_schemas() -> dict[str, Any]:

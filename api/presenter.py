@@ -13,12 +13,16 @@ from api.schemas import (
     ResultResponse,
     TransitionResponse,
 )
+from workflows.callbacks import receivers
 from workflows.chain import may_be_retried, may_have_successor
 from workflows.messages import ChainState, ImageJobInput, JobStatus, JobView
 from workflows.state_machine import JobEvent, JobState, allowed_events
 
 # What of a job's input is told elsewhere, or to nobody.
-_NOT_ASKED = {"type", "tenant", "predecessor_id", "removal", "retry_of", "fingerprint"}
+_NOT_ASKED = {
+    *("type", "tenant", "predecessor_id", "removal", "retry_of", "fingerprint"),
+    *("endpoint_events", "links_base"),
+}
 
 
 def present_job(view: JobView, addresses: Addresses) -> JobResponse:
@@ -89,6 +93,7 @@ def _links(view: JobView, addresses: Addresses) -> dict[str, str]:
     allowed, wish = allowed_events(view.state), view.status.pending_request
     possible = {
         "image": view.state is JobState.SUCCESS,
+        "callbacks": bool(receivers(view.request)),
         "retry": may_be_retried(view),
         "watermark-removal": may_have_successor(view) and view.chain is not ChainState.FINALIZED,
         "cancel": JobEvent.CANCEL in allowed,

@@ -21,7 +21,13 @@ from api.fields import (
     Timestamp,
     UtcTime,
 )
-from workflows.messages import ChainState, JobType, PendingRequest
+from workflows.messages import (
+    MAX_CALLBACK_URL_LENGTH,
+    CallbackEvents,
+    ChainState,
+    JobType,
+    PendingRequest,
+)
 from workflows.state_machine import JobEvent, JobState
 
 
@@ -106,6 +112,16 @@ class CreateJobRequest(BaseModel):
     )
     labels: dict[Label, LabelValue] = Field(
         default_factory=dict, max_length=16, description="Your own words, kept with the job"
+    )
+    callback_url: Text | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_CALLBACK_URL_LENGTH,
+        description="Where to tell of the job's end: a public http or https address",
+        examples=["https://example.com/darkroom"],
+    )
+    callback_events: CallbackEvents = Field(
+        default="final", description="What to tell: final states only, or every transition"
     )
 
     @field_validator("label_terms_accepted")

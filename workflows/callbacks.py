@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from activities.models import Model, UtcTime
-from workflows.messages import CallbackEvents, ImageJobInput, JobError, JobType, JobView
+from workflows.messages import CallbackEvents, ImageJobInput, JobType, JobView
 from workflows.state_machine import JobEvent, JobState, Transition
 
 ReceiverName = Literal["url", "endpoint"]
@@ -60,15 +60,23 @@ class CallbackTransition(Model):
 
 
 class CallbackImage(Model):
-    """Where the image is, and what it is. The address needs an API key where there are any."""
+    """The image: a link, and no bytes."""
 
-    image_url: str
-    sha256: str
-    media_type: str
-    width: int
-    height: int
-    byte_size: int
-    seed: int
+    image_url: str = Field(description="Where it is; needs an API key where there are any")
+    sha256: str = Field(description="Of the bytes, in hexadecimal")
+    media_type: str = Field(examples=["image/png"], description="The image's format")
+    width: int = Field(description="In pixels")
+    height: int = Field(description="In pixels")
+    byte_size: int = Field(description="The file's size")
+    seed: int = Field(description="The seed that makes the same image again")
+
+
+class CallbackError(Model):
+    """Why there is no image."""
+
+    kind: str = Field(examples=["WORKER_LOST"], description="One of the error kinds")
+    message: str = Field(description="In words for a user")
+    retryable: bool = Field(description="Whether the same request may succeed another time")
 
 
 class CallbackJob(Model):
@@ -79,8 +87,8 @@ class CallbackJob(Model):
     state: JobState = Field(description="Where the job is")
     done: bool = Field(description="Whether the state is final")
     transition: CallbackTransition = Field(description="How it got there")
-    result: CallbackImage | None = Field(description="The image, after SUCCESS: a link, no bytes")
-    error: JobError | None = Field(description="Why there is none, after FAILED or a limit")
+    result: CallbackImage | None = Field(description="The image, after SUCCESS")
+    error: CallbackError | None = Field(description="Why there is none, after FAILED or a limit")
     labels: dict[str, str] = Field(description="Your own words")
     predecessor_id: str | None = Field(description="The job before it in a chain")
     successor_id: str | None = Field(description="The job after it in a chain")
@@ -156,7 +164,7 @@ def _milliseconds(at: datetime) -> int:
 
 
 def _event(view: JobView, transition: Transition) -> CallbackEvent:
-    request, state = view.request, transition.to_state
+    request, state, error = view.request, transition.to_state, view.status.error
     return CallbackEvent(
         type=f"job.{state.lower()}",
         timestamp=transition.at,
@@ -167,7 +175,7 @@ def _event(view: JobView, transition: Transition) -> CallbackEvent:
             done=state.is_terminal,
             transition=CallbackTransition(**dict(transition)),
             result=_image(view) if state is JobState.SUCCESS else None,
-            error=view.status.error if state.is_terminal else None,
+            error=CallbackError(**dict(error)) if error and state.is_terminal else None,
             labels=request.labels if request else {},
             predecessor_id=request.predecessor_id if request else None,
             successor_id=view.status.successor_id if state is JobState.SUCCESS else None,

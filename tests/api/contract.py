@@ -33,6 +33,8 @@ DEFAULTS = {
     "max_attempts": 3,
     "start_at": None,
     "labels": {},
+    "callback_url": None,
+    "callback_events": "final",
 }
 SECRETS = ("Traceback", 'File "', "/work/", "/tmp/", ".py", "pydantic", "temporalio", "RPCError")
 
