@@ -3,9 +3,10 @@
 import asyncio
 import json
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
-from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
+from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
 from temporalio.exceptions import ApplicationError
 
 from activities.errors import ErrorKind
@@ -19,8 +20,9 @@ from tests.workflows.behaviours import (
     when,
     work_until_stopped,
 )
-from tests.workflows.stage import JobHandle, Stage, events_of
-from workflows.messages import job_id_of
+from tests.workflows.stage import Stage, events_of
+from workflows.chain import in_chain
+from workflows.messages import ChainState, job_id_of
 from workflows.search_attributes import (
     JOB_ENGINE,
     JOB_PRIORITY,
@@ -159,17 +161,25 @@ async def test_limits_end_a_job_that_hangs_or_waits_and_extend_one_that_moves(
 ) -> None:
     """All limits are ten seconds at the least, so they are waited for at the same time."""
     released = asyncio.Event()
-    mover = Stage(stage.client)
+    mover, chained = Stage(stage.client), Stage(stage.client)
     async with (
         stage.deciding(),
         mover.deciding(),
+        chained.deciding(),
         stage.working(stage.work(hang(idle_seconds=41))),
         mover.working(mover.work(when(released))),
+        chained.working(chained.work(succeed)),
+        chained.removing(chained.work(hang(idle_seconds=41))),
     ):
         hanging = await stage.start(timeout_seconds=10)
         unserved = await stage.start(engine=f"{stage.engine}-x", queue_timeout_seconds=10)
         moving = await mover.start(timeout_seconds=10)
+        first = await chained.start(
+            timeout_seconds=10, watermark="remove", label_terms_accepted=True
+        )
         results = await asyncio.gather(hanging.result(), unserved.result(), return_exceptions=True)
+        removal = chained.successor(first)
+        await chained.until(removal, JobState.TIMEOUT_CANCELLED)
         extended = await mover.until(
             moving, JobState.PROCESSING, lambda v: bool(v.status.extensions)
         )
@@ -179,12 +189,19 @@ async def test_limits_end_a_job_that_hangs_or_waits_and_extend_one_that_moves(
     await expect_timeout(
         stage, hanging, "the job was worked on for its limit of 10 s, without progress for 10 s"
     )
+    await expect_timeout(
+        chained, removal, "the job was worked on for its limit of 10 s, without progress for 10 s"
+    )
+    # Its label could not be removed in time; the image is there all the same.
+    chain = in_chain(await chained.view(first), await chained.view(removal))
+    assert (chain.state, chain.chain) == (JobState.SUCCESS, ChainState.REMOVAL_FAILED)
     await expect_timeout(stage, unserved, "no worker took the job within its queue limit of 10 s")
     assert extended.status.deadline_at == extended.status.extensions[0].until
     await mover.close()
+    await chained.close()
 
 
-async def expect_timeout(stage: Stage, handle: JobHandle, words: str) -> None:
+async def expect_timeout(stage: Stage, handle: WorkflowHandle[Any, Any], words: str) -> None:
     """The watchdog ended the job, and says so in these words."""
     view = await stage.view(handle)
     assert view.state is JobState.TIMEOUT_CANCELLED
