@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from temporalio.client import Client, WorkflowFailureError
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.testing import WorkflowEnvironment
 
@@ -33,7 +33,9 @@ from tests.workflows.behaviours import (
     when,
     work_until_stopped,
 )
+from tests.workflows.receiver import DELIVERED, FAILED, FakeReceiver
 from tests.workflows.stage import JobHandle, Stage
+from workflows.callbacks import all_messages
 from workflows.messages import JobView
 from workflows.search_attributes import register_search_attributes
 from workflows.state_machine import JobState
@@ -42,7 +44,7 @@ HISTORIES = Path(__file__).with_name("histories")
 # Stands in each history as the name of client and worker, whoever records it.
 IDENTITY = "recorder"
 
-Life = Callable[[Stage], Awaitable[JobHandle]]
+Life = Callable[[Stage], Awaitable[WorkflowHandle[Any, Any]]]
 
 
 def _moves(view: JobView) -> bool:
@@ -77,6 +79,31 @@ async def worker_lost(stage: Stage) -> JobHandle:
     work = stage.work(one_after_another([fall_silent, succeed]))
     async with stage.deciding(), stage.working(work):
         return await _end(await stage.start())
+
+
+async def told(stage: Stage) -> JobHandle:
+    """Tells two receivers of it."""
+    receiver = FakeReceiver()
+    async with stage.deciding(receiver.send_callback), stage.working(stage.work(succeed)):
+        return await _end(
+            await stage.start(
+                callback_url="https://example.com/hook",
+                callback_events="all",
+                endpoint_events="final",
+            )
+        )
+
+
+async def delivery(stage: Stage) -> WorkflowHandle[Any, Any]:
+    """A message that arrives at the second attempt."""
+    receiver = FakeReceiver([FAILED, DELIVERED])
+    async with stage.deciding(receiver.send_callback), stage.working(stage.work(succeed)):
+        handle = await stage.start(callback_url="https://example.com/hook")
+        await _end(handle)
+        [message] = all_messages(await stage.view(handle))
+        deliverer = stage.client.get_workflow_handle(message.workflow_id)
+        await deliverer.result()
+        return deliverer
 
 
 async def lost_in_outage(stage: Stage) -> JobHandle:
@@ -238,6 +265,8 @@ LIVES: tuple[Life, ...] = (
     timed_out,
     chained,
     removal,
+    told,
+    delivery,
 )
 
 
