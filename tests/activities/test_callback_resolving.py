@@ -119,17 +119,33 @@ async def test_name_is_asked_for_again_once_its_lookup_has_ended(hung: NameServe
     assert len(hung.asked) >= 2
 
 
-async def test_lookups_that_hang_are_bounded_and_those_that_wait_for_a_thread_give_up(
+async def test_lookups_that_hang_are_bounded_for_a_domain_and_hold_up_no_other(
     hung: NameServer,
 ) -> None:
     resolver = SystemResolver(0.2, hung)
-    answers = await asyncio.gather(*(resolver.resolve(f"n{n}.com") for n in range(100)))
+    answers = await asyncio.gather(*(resolver.resolve(f"n{n}.hung.com") for n in range(50)))
     assert not any(answers)
-    assert len(hung.asked) <= 32
-    # Nobody waits for them any more, and so they are not asked for later.
+    await until(lambda: len(hung.asked) == 8)
+    # One whose threads all hang, and one that is asked for the first time.
+    assert list(await resolver.resolve("other.hung.com")) == []
+    assert list(await resolver.resolve("a.com")) == []
+    await until(lambda: "a.com" in hung.asked)
+    assert hung.asked[8:] == ["a.com"]
+
+
+async def test_lookups_that_hang_are_bounded_over_all_domains(hung: NameServer) -> None:
+    resolver = SystemResolver(0.5, hung)
+    await asyncio.gather(*(resolver.resolve(f"n{n}.com") for n in range(150)))
+    assert 1 <= len(hung.asked) <= 100
+
+
+async def test_domain_is_served_again_once_its_lookups_have_ended(hung: NameServer) -> None:
+    resolver = SystemResolver(0.05, hung)
+    await asyncio.gather(*(resolver.resolve(f"n{n}.hung.com") for n in range(20)))
     hung.go.set()
-    assert [str(address) for address in await SystemResolver(60, hung).resolve("z.com")]
-    assert len(hung.asked) <= 33
+    async with asyncio.timeout(60):
+        while not await resolver.resolve("z.hung.com"):
+            await asyncio.sleep(0.01)
 
 
 async def test_answer_is_remembered_for_some_seconds_also_that_there_is_none() -> None:
