@@ -1,15 +1,19 @@
 """Names to addresses: looked up in threads, a bounded number at a time and for a bounded time."""
 
 import asyncio
+import errno
 import socket
 import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from activities.callbacks.addresses import Address, address_of
 from activities.threads import DaemonThreads
 
-_LOOKUPS_AT_A_TIME = 32
+# Whoever owns a domain can let all lookups in it hang, and must not hold up those of others.
+_LOOKUPS_OF_A_DOMAIN = 8
+_LOOKUPS_AT_A_TIME = 100
 _MAX_REMEMBERED = 1000
 
 Lookup = Callable[[str], Sequence[str]]
@@ -32,14 +36,15 @@ def look_up(name: str) -> Sequence[str]:
 class SystemResolver:
     """Asks the system. Many who ask for one name at once make one lookup.
 
-    A name whose lookup still hangs in its thread is not asked for again until that is over, so that
-    whoever owns its name server can take one thread with it and no more.
+    A name whose lookup still hangs in its thread is not asked for again until that is over. The
+    names of one domain wait for each other, and where too many domains hang there is no answer.
     """
 
     def __init__(self, limit_seconds: float, look_up: Lookup = look_up) -> None:
         self._limit_seconds = limit_seconds
         self._look_up = look_up
-        self._threads = DaemonThreads(_LOOKUPS_AT_A_TIME)
+        # A domain's are there as long as it has lookups, whose threads refer to them.
+        self._threads: WeakValueDictionary[str, DaemonThreads] = WeakValueDictionary()
         self._asking: dict[str, asyncio.Task[Sequence[Address]]] = {}
         self._in_threads: set[str] = set()
 
@@ -54,9 +59,11 @@ class SystemResolver:
         return await asyncio.shield(self._asking[name])
 
     async def _ask(self, name: str) -> Sequence[Address]:
+        domain = ".".join(name.split(".")[-2:])
+        threads = self._threads.setdefault(domain, DaemonThreads(_LOOKUPS_OF_A_DOMAIN))
         try:
             async with asyncio.timeout(self._limit_seconds):
-                texts = await self._threads.run(lambda: self._look_up_in_thread(name))
+                texts = await threads.run(lambda: self._look_up_in_thread(name))
         # No such name, no name server, no thread; or a name that can't be written to a server.
         except (OSError, UnicodeError):
             return ()
@@ -66,6 +73,8 @@ class SystemResolver:
         return known if len(known) == len(addresses) else ()
 
     def _look_up_in_thread(self, name: str) -> Sequence[str]:
+        if len(self._in_threads) >= _LOOKUPS_AT_A_TIME:
+            raise OSError(errno.EAGAIN, "too many lookups hang")
         self._in_threads.add(name)
         try:
             return self._look_up(name)

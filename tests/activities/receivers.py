@@ -27,6 +27,7 @@ class Receiver:
     host: str
     port: int = 0
     connections: int = 0
+    open_connections: int = 0
     requests: list[Received] = field(default_factory=list)
 
     @property
@@ -89,11 +90,16 @@ async def resetting(writer: asyncio.StreamWriter) -> None:
 
 @asynccontextmanager
 async def receiving(
-    behave: Behaviour, *, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1", name: str = ""
+    behave: Behaviour,
+    *,
+    tls: ssl.SSLContext | None = None,
+    host: str = "127.0.0.1",
+    name: str = "",
+    is_reading: bool = True,
 ) -> AsyncIterator[Receiver]:
     """A receiver while inside, known by its address or by a name; all its connections end with it.
 
-    A connection that comes to its end in good order is closed by the receiver.
+    It behaves once it has read a request, or at once.
     """
     receiver = Receiver(name or (f"[{host}]" if ":" in host else host))
     serving: set[asyncio.Task[None]] = set()
@@ -103,12 +109,23 @@ async def receiving(
         assert task is not None
         serving.add(task)
         receiver.connections += 1
-        # Whoever sends may go away at any time.
-        with suppress(ConnectionError, asyncio.IncompleteReadError):
-            receiver.requests.append(await _read(reader))
+        receiver.open_connections += 1
+        try:
+            if is_reading:
+                receiver.requests.append(await _read(reader))
             await behave(writer)
             await writer.drain()
-        writer.close()
+        # Whoever sends may go away at any time.
+        except (ConnectionError, asyncio.IncompleteReadError):
+            writer.transport.abort()
+        except asyncio.CancelledError:
+            writer.transport.abort()
+            raise
+        finally:
+            receiver.open_connections -= 1
+            writer.close()
+            with suppress(ConnectionError, ssl.SSLError):
+                await writer.wait_closed()
 
     server = await asyncio.start_server(serve, host, 0, ssl=tls)
     receiver.port = server.sockets[0].getsockname()[1]
