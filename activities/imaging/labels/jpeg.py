@@ -5,6 +5,7 @@ from io import BytesIO
 
 import numpy as np
 from PIL import Image
+from threadpoolctl import threadpool_limits
 
 from activities.imaging.errors import UnfitImageError
 from activities.imaging.labels.jpeg_coefficients import read_coefficients, write_coefficients
@@ -31,7 +32,11 @@ def remove_from_jpeg(data: bytes, mark: Mark, on_step: Callable[[int, int], None
     _check_inside(mark, stream)
     coefficients, tables = read_coefficients(stream)
     planes = planes_around(stream.frame, mark, coefficients, tables)
-    for whole, plane, found in zip(coefficients, planes, _restored(planes, on_step), strict=True):
+    # The matrices are small: BLAS's threads would wait for each other by spinning, at several times
+    # the cost of the work itself, and more where other jobs run.
+    with threadpool_limits(limits=1, user_api="blas"):
+        restored = _restored(planes, on_step)
+    for whole, plane, found in zip(coefficients, planes, restored, strict=True):
         whole[plane.blocks][plane.touched] = found.quantised()[plane.touched]
     return write_coefficients(stream, coefficients)
 
