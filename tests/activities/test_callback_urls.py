@@ -158,6 +158,12 @@ def test_ports_are_the_ones_of_the_rules() -> None:
         parse_callback_url("https://example.com/", rules)
 
 
+@pytest.mark.parametrize("user", ["u", "u:p", "", ":", "example.com", "127.0.0.1:80"])
+def test_user_information_is_refused_as_what_it_is(user: str) -> None:
+    with pytest.raises(CallbackRefusedError, match="a user name or a password"):
+        parse_callback_url(f"https://{user}@example.com/", RULES)
+
+
 def test_secret_of_an_address_is_in_no_refusal() -> None:
     for text in ("https://u:hunter2@example.com/", "https://example.com:81/?token=hunter2"):
         with pytest.raises(CallbackRefusedError) as refusal:
