@@ -47,7 +47,12 @@ WRONG_FORM = [
     *("https://example.com@127.0.0.1/", "https://1.1.1.1@example.com/", "https://:@example.com/"),
     *("https://example.com\\@127.0.0.1/", "https://example.com\\.internal/", "https://a b.com/"),
     *("https://example.com/\n", "\nhttps://example.com/", "https://exam\tple.com/"),
-    *("https://example.com/a b", "https://example.com/\r\nX: y", "https://example.com/\x00"),
+    *(
+        "https://example.com/a b",
+        "https://example.com/a\\b",
+        "https://example.com/\r\nX: y",
+        "https://example.com/\x00",
+    ),
     *("https://example.com/\x7f", "https://example.com/é", "https://exämple.com/"),
     *("https://example.com:/", "https://example.com:0/", "https://example.com:65536/"),
     *("https://example.com:0443/", "https://example.com:+443/", "https://example.com:443:443/"),
