@@ -64,9 +64,7 @@ def parse_host(text: str) -> Host:
         raise CallbackRefusedError("must have a host in ASCII: write other letters as xn--…")
     name = text.lower()
     labels = name.split(".")
-    # An empty last label is skipped here, as the standard does: `1.1.1.1.` is a number too.
-    last = labels[-2] if len(labels) > 1 and not labels[-1] else labels[-1]
-    if _NUMBER.fullmatch(last):
+    if _NUMBER.fullmatch(labels[-1]):
         return _parse_ipv4(name)
     if len(name) > _MAX_NAME_LENGTH or not all(_LABEL.fullmatch(label) for label in labels):
         raise CallbackRefusedError(

@@ -1,6 +1,5 @@
 """The header `Retry-After`, which a receiver may fill with anything."""
 
-import math
 import re
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -9,15 +8,15 @@ from email.utils import parsedate_to_datetime
 MAX_RETRY_AFTER_SECONDS = 86_400.0
 
 _SECONDS = re.compile(rb"[0-9]+")
+# Longer than any date.
 _MAX_LENGTH = 64
 
 
 def parse_retry_after(value: bytes, now: datetime) -> float | None:
     """Seconds from now, never more than a day; None for what is neither a number nor a date."""
     if _SECONDS.fullmatch(value):
-        # Of more digits Python would refuse to make a number at all.
-        seconds = float(value) if len(value) <= _MAX_LENGTH else math.inf
-        return min(seconds, MAX_RETRY_AFTER_SECONDS)
+        # Of very many digits this is infinity.
+        return min(float(value), MAX_RETRY_AFTER_SECONDS)
     if len(value) > _MAX_LENGTH:
         return None
     try:

@@ -47,7 +47,12 @@ WRONG_FORM = [
     *("https://example.com@127.0.0.1/", "https://1.1.1.1@example.com/", "https://:@example.com/"),
     *("https://example.com\\@127.0.0.1/", "https://example.com\\.internal/", "https://a b.com/"),
     *("https://example.com/\n", "\nhttps://example.com/", "https://exam\tple.com/"),
-    *("https://example.com/a b", "https://example.com/\r\nX: y", "https://example.com/\x00"),
+    *(
+        "https://example.com/a b",
+        "https://example.com/a\\b",
+        "https://example.com/\r\nX: y",
+        "https://example.com/\x00",
+    ),
     *("https://example.com/\x7f", "https://example.com/é", "https://exämple.com/"),
     *("https://example.com:/", "https://example.com:0/", "https://example.com:65536/"),
     *("https://example.com:0443/", "https://example.com:+443/", "https://example.com:443:443/"),
@@ -156,6 +161,12 @@ def test_ports_are_the_ones_of_the_rules() -> None:
     assert parse_callback_url("https://example.com:8443/", rules).port == 8443
     with pytest.raises(CallbackRefusedError, match="8443, 9000"):
         parse_callback_url("https://example.com/", rules)
+
+
+@pytest.mark.parametrize("user", ["u", "u:p", "", ":", "example.com", "127.0.0.1:80"])
+def test_user_information_is_refused_as_what_it_is(user: str) -> None:
+    with pytest.raises(CallbackRefusedError, match="a user name or a password"):
+        parse_callback_url(f"https://{user}@example.com/", RULES)
 
 
 def test_secret_of_an_address_is_in_no_refusal() -> None:
