@@ -12,6 +12,7 @@ from temporalio.service import RPCError
 from activities.artifacts import ArtifactStore
 from activities.callbacks.book import CallbackBook
 from activities.callbacks.checking import SubmitCheck
+from activities.version import VERSION
 from api import docs, errors
 from api.authentication import AuthenticationMiddleware, Gate
 from api.callbacks import ReceiverDesk
@@ -41,7 +42,6 @@ from workflows.deliveries import Deliveries
 from workflows.reading import JobReader
 from workflows.search_attributes import register_search_attributes
 
-VERSION = "0.1.0"
 _REGISTRATION_RETRY_SECONDS = 1.0
 
 _DESCRIPTION = """\

@@ -15,6 +15,8 @@ import pytest
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
+from activities.version import VERSION
+
 ROOT = Path(__file__).parent.parent
 OURS = ("api", "workflow-worker", "generate-worker")
 WORKERS = OURS[1:]
@@ -156,7 +158,7 @@ def test_every_image_is_pinned_to_a_version(compose: Compose) -> None:
 def test_images_of_one_release_have_one_version(compose: Compose) -> None:
     version = {name: service.image.split(":")[1] for name, service in compose.services.items()}
     assert version["temporal"] == version["temporal-schema"] == version["temporal-namespace"]
-    assert {version[name] for name in OURS} == {project()["project"]["version"]}
+    assert {version[name] for name in OURS} == {project()["project"]["version"]} == {VERSION}
 
 
 def test_nothing_grows_or_is_written_where_nobody_looks(compose: Compose) -> None:
