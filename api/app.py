@@ -20,7 +20,7 @@ from api.limits import RequestLimit, WaitingJobs
 from api.links import Links
 from api.lists import JobLists
 from api.openapi import DescribedApp
-from api.routes import batches, events, fleet, health, images, jobs, lists, tasks
+from api.routes import batches, bulk, events, fleet, health, images, jobs, lists, tasks
 from api.settings import ApiSettings
 from api.watching import Watches
 from workflows.reading import JobReader
@@ -76,6 +76,7 @@ def create_app(client: Client, store: ArtifactStore, settings: ApiSettings) -> F
     app.include_router(fleet.router)
     app.include_router(images.router)
     app.include_router(batches.router)
+    app.include_router(bulk.router)
     app.include_router(tasks.router)
     app.include_router(events.router)
     app.include_router(health.router)

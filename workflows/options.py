@@ -74,6 +74,26 @@ ARCHIVE_RETRY = RetryPolicy(
     initial_interval=timedelta(seconds=5), maximum_interval=timedelta(minutes=5)
 )
 
+# A bulk may have very many jobs to ask, and goes on for ever: it was accepted. A killed worker is
+# missed soon, because heartbeats come once a second whatever is being waited for.
+BULK_TIMEOUT = timedelta(hours=24)
+BULK_HEARTBEAT = timedelta(seconds=1)
+BULK_HEARTBEAT_TIMEOUT = timedelta(seconds=10)
+BULK_RETRY = RetryPolicy(
+    initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30)
+)
+
+# A call that hangs in one part of the server must not hold up a bulk for ever.
+BULK_CALL_TIMEOUT = timedelta(seconds=20)
+
+# Jobs asked at once by one worker, whatever the number of bulks: as many as leave a server of two
+# cores room for everybody else.
+BULK_AT_ONCE = 16
+
+# Visibility has to be quiet for this long before a bulk is done. What is allowed for is a gap of
+# this length between two jobs that visibility tells of late; usually it tells within milliseconds.
+BULK_QUIET = timedelta(seconds=10)
+
 # The workflow decides what follows a failed attempt, so that history says why each one ended.
 WORK_RETRY = RetryPolicy(maximum_attempts=1)
 
