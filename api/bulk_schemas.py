@@ -22,7 +22,11 @@ _SEVERAL = {
 
 
 def _with_single_values(schema: dict[str, Any]) -> None:
-    """Let the document say that a list of one value can be the value itself."""
+    """Document the examples, and that a list of one value can be the value itself."""
+    schema["examples"] = [
+        {"label": "customer:42", "message": "the customer has left"},
+        {"state": ["PENDING", "PAUSED"], "created_before": "2026-11-01T00:00:00Z"},
+    ]
     fields = schema["properties"]
     for name in _SEVERAL:
         told = {key: fields[name].pop(key) for key in ("title", "description")}

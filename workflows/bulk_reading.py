@@ -57,6 +57,10 @@ async def read_bulk(client: Client, bulk_id: str) -> BulkView:
         description = await handle.describe()
         if description.workflow_type != BULK_WORKFLOW:
             raise BulkNotFoundError(bulk_id)
+        order = await description.memo_value(ORDER_KEY, None, type_hint=BulkOrder)
+        # Without one it was started by hand, and nobody knows whose it is.
+        if order is None:
+            raise BulkNotFoundError(bulk_id)
         progress = await _progress(client, handle, description)
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
@@ -65,7 +69,7 @@ async def read_bulk(client: Client, bulk_id: str) -> BulkView:
     return BulkView(
         id=bulk_id,
         state=_state(description),
-        order=await description.memo_value(ORDER_KEY, type_hint=BulkOrder),
+        order=order,
         cutoff_at=description.start_time,
         finished_at=description.close_time,
         progress=progress,

@@ -90,9 +90,10 @@ BULK_CALL_TIMEOUT = timedelta(seconds=20)
 # cores room for everybody else.
 BULK_AT_ONCE = 16
 
-# Visibility has to be quiet for this long before a bulk is done. What is allowed for is a gap of
-# this length between two jobs that visibility tells of late; usually it tells within milliseconds.
+# Visibility has to be quiet for this long before a bulk is done, though it usually tells of a job
+# within milliseconds; and for longer where it was seen to be late.
 BULK_QUIET = timedelta(seconds=10)
+BULK_LONGEST_QUIET = timedelta(minutes=2)
 
 # The workflow decides what follows a failed attempt, so that history says why each one ended.
 WORK_RETRY = RetryPolicy(maximum_attempts=1)

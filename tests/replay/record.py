@@ -1,4 +1,4 @@
-"""Record histories of jobs, for the replay test to run every later workflow over.
+"""Record histories of jobs and of a bulk, for the replay test to run every later workflow over.
 
     python -m tests.replay.record             record what is not there yet
     python -m tests.replay.record cancelled   the same, for this life only
@@ -16,8 +16,9 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
-from temporalio.client import Client, WorkflowFailureError
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.testing import WorkflowEnvironment
 
@@ -34,7 +35,10 @@ from tests.workflows.behaviours import (
     work_until_stopped,
 )
 from tests.workflows.stage import JobHandle, Stage
-from workflows.messages import JobView
+from workflows.bulk_messages import BulkOrder
+from workflows.bulk_reading import start_bulk
+from workflows.listing import JobFilter
+from workflows.messages import ControlNote, JobView
 from workflows.search_attributes import register_search_attributes
 from workflows.state_machine import JobState
 
@@ -42,7 +46,7 @@ HISTORIES = Path(__file__).with_name("histories")
 # Stands in each history as the name of client and worker, whoever records it.
 IDENTITY = "recorder"
 
-Life = Callable[[Stage], Awaitable[JobHandle]]
+Life = Callable[[Stage], Awaitable[WorkflowHandle[Any, Any]]]
 
 
 def _moves(view: JobView) -> bool:
@@ -220,6 +224,17 @@ async def removal(stage: Stage) -> JobHandle:
         return await _end(stage.successor(handle))
 
 
+async def bulk(stage: Stage) -> WorkflowHandle[Any, Any]:
+    """A bulk cancel of one job."""
+    wanted = JobFilter(tenant="recorded")
+    order = BulkOrder(action="cancel", filter=wanted, note=ControlNote(source="api:recorded"))
+    async with stage.deciding():
+        await stage.start(tenant="recorded")
+        handle = await start_bulk(stage.client, uuid4().hex, order, task_queue=stage.task_queue)
+        await handle.result()
+    return handle
+
+
 LIVES: tuple[Life, ...] = (
     success,
     retried,
@@ -238,6 +253,7 @@ LIVES: tuple[Life, ...] = (
     timed_out,
     chained,
     removal,
+    bulk,
 )
 
 

@@ -14,6 +14,7 @@ from temporalio.worker import Replayer
 
 with workflow.unsafe.imports_passed_through():
     from tests.replay.record import HISTORIES, IDENTITY, LIVES
+    from workflows.bulk import BulkWorkflow
     from workflows.image_job import ImageJobWorkflow
     from workflows.messages import JobOutcome
 
@@ -27,15 +28,15 @@ def read_history(path: Path) -> WorkflowHistory:
     return WorkflowHistory.from_json(started["workflowId"], text)
 
 
-async def replay(history: WorkflowHistory, workflow_class: type) -> None:
-    """Run a workflow over a history; raises unless it decides the same again."""
-    replayer = Replayer(workflows=[workflow_class], data_converter=pydantic_data_converter)
+async def replay(history: WorkflowHistory, *workflow_classes: type) -> None:
+    """Run the workflow of a history over it; raises unless it decides the same again."""
+    replayer = Replayer(workflows=workflow_classes, data_converter=pydantic_data_converter)
     await replayer.replay_workflow(history)
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
-async def test_recorded_job_replays(path: Path) -> None:
-    await replay(read_history(path), ImageJobWorkflow)
+async def test_recorded_workflow_replays(path: Path) -> None:
+    await replay(read_history(path), ImageJobWorkflow, BulkWorkflow)
 
 
 def test_each_kind_of_life_is_recorded() -> None:

@@ -1,5 +1,6 @@
 """A bulk's sweeps over the real server: which jobs they ask, and that each is asked once."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,17 +14,19 @@ from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 
 from tests.conftest import TEMPORAL
 from tests.workflows.behaviours import work_until_stopped
-from tests.workflows.stage import JobHandle, Stage, events_of, until
+from tests.workflows.stage import Stage, events_of, until
 from workflows.bulk_messages import BulkAction, BulkOrder, BulkProgress, CarryOutInput
 from workflows.bulk_reading import start_bulk
 from workflows.bulk_sweep import BulkActivities
 from workflows.listing import JobFilter
 from workflows.messages import ControlNote, job_id_of
+from workflows.options import BULK_QUIET
 from workflows.search_attributes import register_search_attributes
 from workflows.state_machine import JobState
 
 NOTE = ControlNote(source="api:somebody", message="all of them")
 AT_ONCE = timedelta(0)
+JOBS = 40
 
 
 class Bulk:
@@ -210,10 +213,6 @@ async def test_run_that_follows_under_the_same_id_is_left_alone(stage: Stage, te
     assert await signals_of(stage.client.get_workflow_handle(again.id)) == []
 
 
-async def started(stage: Stage, count: int, tenant: str) -> list[JobHandle]:
-    return [await stage.start(tenant=tenant) for _ in range(count)]
-
-
 @pytest.fixture
 async def sluggish() -> AsyncIterator[Client]:
     """A server whose visibility lags: it writes ten rows a second, not in order."""
@@ -234,13 +233,14 @@ async def test_jobs_that_visibility_tells_of_late_are_not_missed(
     sluggish: Client, tenant: str
 ) -> None:
     stage = Stage(sluggish)
-    handles = await started(stage, 40, tenant)
+    # At once: one after another they might be as slow as visibility is.
+    handles = await asyncio.gather(*(stage.start(tenant=tenant) for _ in range(JOBS)))
     bulk = await accepted_at_once(sluggish, "cancel", tenant)
     visible = await sluggish.count_workflows(f'JobTenant = "{tenant}"')
-    progress = await bulk.sweep(timedelta(seconds=5))
+    progress = await bulk.sweep(BULK_QUIET)
     assert visible.count < len(handles)
-    assert told(progress) == {"matched": 40, "asked": 40}
-    assert [await signals_of(handle) for handle in handles] == [["cancel"]] * 40
+    assert told(progress) == {"matched": JOBS, "asked": JOBS}
+    assert [await signals_of(handle) for handle in handles] == [["cancel"]] * JOBS
 
 
 @pytest.fixture
@@ -263,7 +263,7 @@ async def test_job_whose_signals_are_used_up_is_cancelled_natively_or_told(
     sparing: Client, tenant: str
 ) -> None:
     stage = Stage(sparing)
-    [handle] = await started(stage, 1, tenant)
+    handle = await stage.start(tenant=tenant)
     await handle.signal("no signal of a job's")
     paused = await (await accepted(stage, "pause", tenant)).sweep()
     assert told(paused) == {"matched": 1, "failed": 1}
