@@ -86,9 +86,9 @@ BULK_RETRY = RetryPolicy(
 # A call that hangs in one part of the server must not hold up a bulk for ever.
 BULK_CALL_TIMEOUT = timedelta(seconds=20)
 
-# Jobs asked at once by one worker, whatever the number of bulks: as many as leave a server of two
-# cores room for everybody else.
-BULK_AT_ONCE = 16
+# Jobs asked at once by one worker, whatever the number of bulks. Each signal makes a workflow task,
+# too: more at once were no faster on two cores, and leave others less room.
+BULK_AT_ONCE = 8
 
 # Visibility has to be quiet for this long before a bulk is done, though it usually tells of a job
 # within milliseconds; and for longer where it was seen to be late.
