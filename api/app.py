@@ -26,6 +26,7 @@ from api.lists import JobLists
 from api.openapi import DescribedApp
 from api.routes import (
     batches,
+    bulk,
     callbacks,
     events,
     fleet,
@@ -99,6 +100,7 @@ def create_app(client: Client, store: ArtifactStore, settings: ApiSettings) -> F
     app.include_router(fleet.router)
     app.include_router(images.router)
     app.include_router(batches.router)
+    app.include_router(bulk.router)
     app.include_router(tasks.router)
     app.include_router(events.router)
     app.include_router(callbacks.router)

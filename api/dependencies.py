@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Header, Request
 
 from api.addresses import Addresses
+from api.bulk import Bulks
 from api.callbacks import JobCallbacks, TenantCallbacks
 from api.chains import Chains
 from api.control import JobControl
@@ -36,6 +37,11 @@ def _chains(request: Request) -> Chains:
 def _lists(request: Request) -> JobLists:
     lists: JobLists = request.app.state.lists
     return lists
+
+
+def _bulks(request: Request) -> Bulks:
+    """The bulk operations of whoever asks."""
+    return Bulks(request.app.state.client, request.state.caller)
 
 
 def _fleet(request: Request) -> Fleet:
@@ -87,6 +93,7 @@ JobsDependency = Annotated[Jobs, Depends(_jobs)]
 ControlDependency = Annotated[JobControl, Depends(_control)]
 ChainsDependency = Annotated[Chains, Depends(_chains)]
 ListsDependency = Annotated[JobLists, Depends(_lists)]
+BulksDependency = Annotated[Bulks, Depends(_bulks)]
 FleetDependency = Annotated[Fleet, Depends(_fleet)]
 ListeningDependency = Annotated[Listening, Depends(_listening)]
 JobCallbacksDependency = Annotated[JobCallbacks, Depends(_job_callbacks)]

@@ -6,6 +6,7 @@ Problem
  ├─ CrossSiteRequest     403
  ├─ NotFound             404   nothing is served at this path
  ├─ JobNotFound          404   also for another tenant's job
+ ├─ BulkNotFound         404   likewise
  ├─ RequestTimeout       408
  ├─ IllegalTransition    409   with `current_state` and `allowed_events`
  ├─ NoImageYet           409   likewise
@@ -159,6 +160,16 @@ class JobNotFound(Problem):
 
     def __init__(self) -> None:
         super().__init__("There is no job with this id.")
+
+
+class BulkNotFound(Problem):
+    """There is no such bulk operation, or it is somebody else's."""
+
+    status = HTTPStatus.NOT_FOUND
+    code = "BULK_NOT_FOUND"
+
+    def __init__(self) -> None:
+        super().__init__("There is no bulk operation with this id.")
 
 
 class MethodNotAllowed(Problem):

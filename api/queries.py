@@ -24,8 +24,9 @@ def _plain(text: str) -> str:
 
 
 def _whole(value: Any) -> Any:
-    """Digits only: pydantic would take `1_0` and ` 1`, too."""
-    if isinstance(value, str) and not value.removeprefix("-").isdecimal():
+    """Digits only: pydantic would take `1_0` and ` 1`, and of JSON `true` and `1.0`, too."""
+    is_digits = isinstance(value, str) and value.removeprefix("-").isdecimal()
+    if not is_digits and type(value) is not int:
         raise ValueError("must be a whole number")
     return value
 

@@ -8,10 +8,12 @@ from temporalio.worker import Worker
 
 from activities.watchdog import WatchdogActivities, let_results_in
 from workflows.archiving import ArchiveJobsWorkflow
+from workflows.bulk import BulkWorkflow
+from workflows.bulk_sweep import BulkActivities
 from workflows.delivery import CallbackWorkflow
 from workflows.image_job import ImageJobWorkflow
 from workflows.messages import WORKFLOW_TASK_QUEUE
-from workflows.options import STICKY_QUEUE_TIMEOUT
+from workflows.options import BULK_HEARTBEAT, STICKY_QUEUE_TIMEOUT
 
 
 def workflow_worker(
@@ -25,12 +27,15 @@ def workflow_worker(
     return Worker(
         client,
         task_queue=task_queue,
-        workflows=[ImageJobWorkflow, ArchiveJobsWorkflow, CallbackWorkflow],
+        workflows=[ImageJobWorkflow, ArchiveJobsWorkflow, BulkWorkflow, CallbackWorkflow],
         activities=[
             watchdog.read_idle_seconds,
             watchdog.read_lost_at,
             let_results_in,
+            BulkActivities(client).carry_out_bulk,
             *activities,
         ],
+        # Else the progress of a bulk would be told every eight seconds.
+        max_heartbeat_throttle_interval=BULK_HEARTBEAT,
         sticky_queue_schedule_to_start_timeout=STICKY_QUEUE_TIMEOUT,
     )

@@ -5,8 +5,9 @@ from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from temporalio.api.enums.v1 import EventType
+from temporalio.api.enums.v1 import EventType, PendingWorkflowTaskState
 from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import WorkflowExecutionDescription
 
 from workflows.messages import (
     SIGNAL_CANCEL,
@@ -77,6 +78,22 @@ async def asked_in_all(
             signal = _signal_of(event)
             asked = asked.after(signal) if signal else asked
     return asked
+
+
+async def notes_since(events: AsyncIterator[HistoryEvent], since: datetime) -> list[bytes]:
+    """What the signals carried that came after a time, in their order."""
+    return [
+        b"".join(payload.data for payload in sent.input.payloads)
+        async for event in events
+        if (sent := event.workflow_execution_signaled_event_attributes).signal_name
+        and event.event_time.ToDatetime(tzinfo=UTC) > since
+    ]
+
+
+def is_in_flight(description: WorkflowExecutionDescription) -> bool:
+    """Whether a workflow task is at work."""
+    task = description.raw_description.pending_workflow_task
+    return task.state == PendingWorkflowTaskState.PENDING_WORKFLOW_TASK_STATE_STARTED
 
 
 def _signal_of(event: HistoryEvent) -> str | None:

@@ -104,6 +104,27 @@ LONGEST_CALLBACK_WAIT = timedelta(days=1)
 # Sending again can be asked for as often as anybody likes; each costs some ten events.
 MAX_CALLBACK_ATTEMPTS = 100
 
+# A bulk may have very many jobs to ask, and goes on for ever: it was accepted. A killed worker is
+# missed soon, because heartbeats come once a second whatever is being waited for.
+BULK_TIMEOUT = timedelta(hours=24)
+BULK_HEARTBEAT = timedelta(seconds=1)
+BULK_HEARTBEAT_TIMEOUT = timedelta(seconds=10)
+BULK_RETRY = RetryPolicy(
+    initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30)
+)
+
+# A call that hangs in one part of the server must not hold up a bulk for ever.
+BULK_CALL_TIMEOUT = timedelta(seconds=20)
+
+# Jobs asked at once by one worker, whatever the number of bulks. Each signal makes a workflow task,
+# too: more at once were no faster on two cores, and leave others less room.
+BULK_AT_ONCE = 8
+
+# Visibility has to be quiet for this long before a bulk is done, though it usually tells of a job
+# within milliseconds; and for longer where it was seen to be late.
+BULK_QUIET = timedelta(seconds=10)
+BULK_LONGEST_QUIET = timedelta(minutes=2)
+
 # The workflow decides what follows a failed attempt, so that history says why each one ended.
 WORK_RETRY = RetryPolicy(maximum_attempts=1)
 

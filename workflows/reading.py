@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 from temporalio.api.common.v1 import Payload
-from temporalio.api.enums.v1 import EventType, PendingWorkflowTaskState
+from temporalio.api.enums.v1 import EventType
 from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.client import (
     Client,
@@ -24,7 +24,7 @@ from activities.artifacts import ArtifactStore
 from activities.models import AttemptHeartbeat, Progress, WorkResult
 from workflows.ended_runs import as_it_ended, termination_reason, was_terminated
 from workflows.explaining import Explainer
-from workflows.hearing import Standing, asked_on_record
+from workflows.hearing import Standing, asked_on_record, is_in_flight
 from workflows.messages import (
     IMAGE_JOB_WORKFLOW,
     JobView,
@@ -123,7 +123,7 @@ class JobReader:
         """The job while no workflow task is at work: only a frozen worker keeps one for long."""
         end = time.monotonic() + _SETTLE_SECONDS
         description = await self._describe(job_id)
-        while _is_in_flight(description) and time.monotonic() < end:
+        while is_in_flight(description) and time.monotonic() < end:
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
             description = await self._describe(job_id)
         return description
@@ -150,7 +150,7 @@ class JobReader:
         return Standing(
             with_status(view, pending_request=asked.pending_request),
             asked,
-            is_in_flight=_is_in_flight(description),
+            is_in_flight=is_in_flight(description),
             is_decided=await self._explainer.is_decided(description.task_queue),
         )
 
@@ -219,11 +219,6 @@ def _missing(job_id: str) -> Iterator[None]:
         if error.status in (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT):
             raise JobNotFoundError(job_id) from error
         raise
-
-
-def _is_in_flight(description: WorkflowExecutionDescription) -> bool:
-    task = description.raw_description.pending_workflow_task
-    return task.state == PendingWorkflowTaskState.PENDING_WORKFLOW_TASK_STATE_STARTED
 
 
 def _pending_attempt(

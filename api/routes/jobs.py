@@ -7,7 +7,7 @@ from fastapi import APIRouter, Body, Query, Response
 
 from api.addresses import Addresses, job_path
 from api.chains import Chains
-from api.control import goes_on, is_held
+from api.control import goes_on
 from api.dependencies import (
     AddressesDependency,
     ChainsDependency,
@@ -36,6 +36,7 @@ from api.routes.documented import (
 )
 from api.schemas import ControlRequest, CreateJobRequest, JobResponse
 from api.stopping import unless_stopping
+from workflows.asking import is_held
 from workflows.messages import JobView
 
 MAX_WAIT_SECONDS = 60

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Body, Header
+from fastapi import APIRouter, Body
 from pydantic import BaseModel, Field
 
 from api.addresses import Addresses
@@ -14,9 +14,9 @@ from api.dependencies import (
 )
 from api.json_body import JsonRoute
 from api.openapi import FAULT, UNAVAILABLE, problem
-from api.problems import CrossSiteRequest
 from api.routes.documented import INVALID, NOT_FOUND, JobId
 from api.schemas import CreateJobRequest, TransitionResponse
+from api.sites import FetchSite, refuse_other_sites
 from api.tasks import Task, TaskStatus
 
 
@@ -29,9 +29,6 @@ class TaskRoute(JsonRoute):
 router = APIRouter(
     prefix="/api/task", tags=["older shape"], route_class=TaskRoute, responses={500: FAULT}
 )
-
-# Browsers send it, and no page can: a form on somebody else's page must start nothing here.
-FetchSite = Annotated[str | None, Header(alias="Sec-Fetch-Site", include_in_schema=False)]
 
 
 class SubmitTaskRequest(CreateJobRequest):
@@ -77,7 +74,7 @@ async def submit_task(
     asked: Annotated[SubmitTaskRequest, Body()], jobs: JobsDependency, site: FetchSite = None
 ) -> SubmitTaskResponse:
     """Start a job, whatever content type its JSON is sent with."""
-    _refuse_other_sites(site)
+    refuse_other_sites(site)
     created = await jobs.create(asked)
     return SubmitTaskResponse(taskId=created.view.id)
 
@@ -121,16 +118,11 @@ async def cancel_task(
     site: FetchSite = None,
 ) -> TaskResponse:
     """Cancel what still runs of a task; a finished one is told as it is."""
-    _refuse_other_sites(site)
+    refuse_other_sites(site)
     task = await chains.task(await jobs.read(job_id))
     for running in task.unfinished:
         await wishes.cancel(running, "")
     return _present(await chains.task(await jobs.read(job_id)), addresses)
-
-
-def _refuse_other_sites(site: str | None) -> None:
-    if site == "cross-site":
-        raise CrossSiteRequest
 
 
 def _present(task: Task, addresses: Addresses) -> TaskResponse:

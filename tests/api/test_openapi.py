@@ -44,6 +44,10 @@ def test_operations_have_stable_readable_ids(document: Document) -> None:
     assert {name: operation["operationId"] for name, operation in operations(document)} == {
         "POST /v1/jobs": "create_job",
         "POST /v1/batches": "create_jobs",
+        "POST /v1/bulk/cancel": "cancel_jobs",
+        "POST /v1/bulk/pause": "pause_jobs",
+        "POST /v1/bulk/resume": "resume_jobs",
+        "GET /v1/bulk/{bulk_id}": "read_bulk",
         "GET /v1/jobs": "list_jobs",
         "GET /v1/jobs/{job_id}": "read_job",
         "POST /v1/jobs/{job_id}/retry": "retry_job",

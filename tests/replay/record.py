@@ -1,4 +1,4 @@
-"""Record histories of jobs, for the replay test to run every later workflow over.
+"""Record histories of jobs and of a bulk, for the replay test to run every later workflow over.
 
     python -m tests.replay.record             record what is not there yet
     python -m tests.replay.record cancelled   the same, for this life only
@@ -16,6 +16,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.contrib.pydantic import pydantic_data_converter
@@ -35,8 +36,11 @@ from tests.workflows.behaviours import (
 )
 from tests.workflows.receiver import DELIVERED, FAILED, FakeReceiver
 from tests.workflows.stage import JobHandle, Stage
+from workflows.bulk_messages import BulkOrder
+from workflows.bulk_reading import start_bulk
 from workflows.callbacks import all_messages
-from workflows.messages import JobView
+from workflows.listing import JobFilter
+from workflows.messages import ControlNote, JobView
 from workflows.search_attributes import register_search_attributes
 from workflows.state_machine import JobState
 
@@ -247,6 +251,17 @@ async def removal(stage: Stage) -> JobHandle:
         return await _end(stage.successor(handle))
 
 
+async def bulk(stage: Stage) -> WorkflowHandle[Any, Any]:
+    """A bulk cancel of one job."""
+    wanted = JobFilter(tenant="recorded")
+    order = BulkOrder(action="cancel", filter=wanted, note=ControlNote(source="api:recorded"))
+    async with stage.deciding():
+        await stage.start(tenant="recorded")
+        handle = await start_bulk(stage.client, uuid4().hex, order, task_queue=stage.task_queue)
+        await handle.result()
+    return handle
+
+
 LIVES: tuple[Life, ...] = (
     success,
     retried,
@@ -267,6 +282,7 @@ LIVES: tuple[Life, ...] = (
     removal,
     told,
     delivery,
+    bulk,
 )
 
 

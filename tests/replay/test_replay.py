@@ -14,6 +14,7 @@ from temporalio.worker import Replayer
 
 with workflow.unsafe.imports_passed_through():
     from tests.replay.record import HISTORIES, IDENTITY, LIVES
+    from workflows.bulk import BulkWorkflow
     from workflows.delivery import CallbackWorkflow
     from workflows.image_job import ImageJobWorkflow
     from workflows.messages import JobOutcome
@@ -29,14 +30,14 @@ def read_history(path: Path) -> WorkflowHistory:
 
 
 async def replay(history: WorkflowHistory, *workflow_classes: type) -> None:
-    """Run workflows over a history; raises unless they decide the same again."""
+    """Run the workflow of a history over it; raises unless it decides the same again."""
     replayer = Replayer(workflows=workflow_classes, data_converter=pydantic_data_converter)
     await replayer.replay_workflow(history)
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
 async def test_recorded_life_replays(path: Path) -> None:
-    await replay(read_history(path), ImageJobWorkflow, CallbackWorkflow)
+    await replay(read_history(path), ImageJobWorkflow, CallbackWorkflow, BulkWorkflow)
 
 
 def test_each_kind_of_life_is_recorded() -> None:

@@ -1,0 +1,47 @@
+"""BulkWorkflow, nothing else."""
+
+from temporalio import workflow
+
+with workflow.unsafe.imports_passed_through():
+    from workflows.bulk_messages import (
+        BULK_WORKFLOW,
+        PROGRESS_KEY,
+        BulkOrder,
+        BulkProgress,
+        CarryOutInput,
+        bulk_id_of,
+    )
+    from workflows.bulk_sweep import BulkActivities
+    from workflows.options import (
+        BULK_HEARTBEAT_TIMEOUT,
+        BULK_RETRY,
+        BULK_TIMEOUT,
+    )
+
+
+@workflow.defn(name=BULK_WORKFLOW)
+class BulkWorkflow:
+    """The life of one bulk: an order for all jobs that fit it when it was accepted.
+
+    One activity asks the jobs, however many they are, and is tried for ever. The start of this run
+    is the cut-off: by the same clock as the start of each job, and after all that were accepted
+    before it.
+    """
+
+    @workflow.run
+    async def run(self, order: BulkOrder) -> BulkProgress:
+        """Carry the order out, and leave what came of it where a reader needs no worker."""
+        info = workflow.info()
+        progress = await workflow.execute_activity_method(
+            BulkActivities.carry_out_bulk,
+            CarryOutInput(
+                bulk_id=bulk_id_of(info.workflow_id),
+                order=order,
+                cutoff_at=info.workflow_start_time,
+            ),
+            start_to_close_timeout=BULK_TIMEOUT,
+            heartbeat_timeout=BULK_HEARTBEAT_TIMEOUT,
+            retry_policy=BULK_RETRY,
+        )
+        workflow.upsert_memo({PROGRESS_KEY: progress})
+        return progress
