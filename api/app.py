@@ -59,10 +59,11 @@ def create_app(client: Client, store: ArtifactStore, settings: ApiSettings) -> F
     app.state.public_url = settings.public_url
     app.state.max_body_bytes = settings.max_body_bytes
     waiting = WaitingJobs(client, settings.tenant_max_waiting)
-    app.state.jobs = Jobs(client, store, tuple(settings.engine_classes), waiting)
+    engines, shares = tuple(settings.engine_classes), settings.shares
+    app.state.jobs = Jobs(client, store, engines, waiting, shares)
     app.state.watches = Watches(JobReader(client, store, in_part=True), app.state.stopping)
     app.state.lists = JobLists(client)
-    app.state.fleet = Fleet(client, tuple(settings.engine_classes))
+    app.state.fleet = Fleet(client, engines)
     app.state.keys = KeyRing(store, may_be_open=settings.may_be_open)
     app.state.links = Links(store, settings.link_seconds)
     limit = RequestLimit(settings.tenant_requests_per_second)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from api.addresses import Addresses
+from api.amending_schemas import AmendmentResponse
 from api.schemas import (
     ErrorResponse,
     ExtensionResponse,
@@ -18,7 +19,10 @@ from workflows.messages import ChainState, ImageJobInput, JobStatus, JobView
 from workflows.state_machine import JobEvent, JobState, allowed_events
 
 # What of a job's input is told elsewhere, or to nobody.
-_NOT_ASKED = {"type", "tenant", "predecessor_id", "removal", "retry_of", "fingerprint"}
+_NOT_ASKED = {
+    *("type", "tenant", "fairness_weight"),
+    *("predecessor_id", "removal", "retry_of", "fingerprint"),
+}
 
 
 def present_job(view: JobView, addresses: Addresses) -> JobResponse:
@@ -35,7 +39,8 @@ def present_job(view: JobView, addresses: Addresses) -> JobResponse:
         attempt=status.attempt,
         max_attempts=request.max_attempts if request else 0,
         worker=status.worker,
-        priority=request.priority if request else 0,
+        priority=view.priority,
+        timeout_seconds=view.timeout_seconds,
         tenant=view.tenant,
         created_at=view.created_at,
         started_at=status.started_at,
@@ -50,6 +55,7 @@ def present_job(view: JobView, addresses: Addresses) -> JobResponse:
         retry_of=request.retry_of if request else None,
         chain=view.chain,
         extensions=[ExtensionResponse(**e.model_dump()) for e in status.extensions],
+        amendments=[AmendmentResponse(**a.model_dump()) for a in status.amendments],
         transitions=[TransitionResponse(**t.model_dump()) for t in view.transitions],
         allowed_events=list(allowed_events(view.state)),
         links=_links(view, addresses),

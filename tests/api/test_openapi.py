@@ -46,6 +46,7 @@ def test_operations_have_stable_readable_ids(document: Document) -> None:
         "POST /v1/batches": "create_jobs",
         "GET /v1/jobs": "list_jobs",
         "GET /v1/jobs/{job_id}": "read_job",
+        "PATCH /v1/jobs/{job_id}": "amend_job",
         "POST /v1/jobs/{job_id}/retry": "retry_job",
         "GET /v1/jobs/{job_id}/events": "listen_to_job",
         "GET /v1/jobs/{job_id}/image": "fetch_image",
