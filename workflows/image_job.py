@@ -7,16 +7,16 @@ from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.common import RawValue
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ApplicationError
 
 with workflow.unsafe.imports_passed_through():
-    from activities.models import CLAIM_REFUSED, ClaimInput, ClaimResult, WorkResult
+    from activities.models import CLAIM_REFUSED, ClaimInput, ClaimResult
     from workflows.amending import AmendNote, amend_note
     from workflows.dispatching import Work, schedule_work
     from workflows.job import Job
     from workflows.job_input import UnreadableInputError, read_input
     from workflows.job_record import JobRecord, memo_corrections
-    from workflows.looks import await_results, idle_seconds, lost_at
+    from workflows.looks import await_results, idle_seconds
     from workflows.messages import (
         IMAGE_JOB_WORKFLOW,
         QUERY_VIEW,
@@ -33,21 +33,13 @@ with workflow.unsafe.imports_passed_through():
     from workflows.notes import ControlNote, control_note
 
     # Names, not the module: `from workflows import …` would load it anew for every job.
-    from workflows.options import MAX_PAUSES, OUTAGE_SILENCE
-    from workflows.outcomes import (
-        AttemptFailure,
-        is_made_up,
-        read_failure,
-        read_result,
-        unreadable_result,
-    )
+    from workflows.options import MAX_PAUSES
     from workflows.presentation import current_details
     from workflows.search_attributes import current_search_attributes, initial_search_attributes
+    from workflows.settling import settle
     from workflows.signals import with_any_payload
     from workflows.state_machine import JobState
     from workflows.succession import start_successor
-
-_REFUSE_MADE_UP_RESULTS = "refuse-made-up-results"
 
 
 @workflow.defn(dynamic=True)
@@ -160,7 +152,7 @@ class ImageJobWorkflow:
             if not work.done():
                 await self._interrupt(work)
         if self._job.has_attempt:
-            await self._settle(work)
+            await settle(self._job, work)
 
     async def _interrupt(self, work: Work) -> None:
         job = self._job
@@ -198,27 +190,6 @@ class ImageJobWorkflow:
             extension = self._job.judge_limit(idle)
             if extension:
                 self._set_alarm(extension)
-
-    async def _settle(self, work: Work) -> None:
-        # Before its claim nobody knows which worker an attempt was given to.
-        claimed = self._job.state is JobState.PROCESSING
-        worker = self._job.record.status.worker or "" if claimed else ""
-        outcome: WorkResult | AttemptFailure
-        try:
-            outcome = read_result(work.result(), workflow.payload_converter(), worker)
-        except ActivityError as error:
-            outcome = read_failure(error, worker)
-            if outcome.heard_at is not None and claimed:
-                at = await lost_at(error.scheduled_event_id)
-                silence = at - outcome.heard_at if at else timedelta(0)
-                if silence > OUTAGE_SILENCE:
-                    self._job.settle_outage(outcome, silence)
-                    return
-        # Jobs that took such a result must still replay; only one that is made up costs a marker.
-        is_unfit = isinstance(outcome, WorkResult) and is_made_up(outcome, self._job.record.job_id)
-        if is_unfit and workflow.patched(_REFUSE_MADE_UP_RESULTS):
-            outcome = unreadable_result(worker)
-        self._job.settle(outcome)
 
     def _publish(self) -> None:
         """Tell the world what has changed, in two history events at the most."""

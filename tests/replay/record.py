@@ -208,13 +208,10 @@ async def amended(stage: Stage) -> JobHandle:
         await stage.until_decided(handle)
         await handle.signal("amend", {"priority": 8, "source": "api:anne", "message": "urgent"})
         await stage.until(handle, JobState.PENDING, lambda view: bool(view.status.amendments))
-        await stage.until_decided(handle)
         async with stage.working(stage.work(when(released))):
             await stage.until(handle, JobState.PROCESSING, _moves)
             await handle.signal("amend", {"timeout_seconds": 7200})
-            await stage.until(
-                handle, JobState.PROCESSING, lambda view: len(view.status.amendments) > 1
-            )
+            await stage.until(handle, JobState.PROCESSING, lambda v: v.timeout_seconds == 7200)
             released.set()
             return await _end(handle)
 
