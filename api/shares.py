@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 from fastapi.exceptions import RequestValidationError
 
@@ -14,8 +13,6 @@ ALL_OTHERS = "*"
 _TENANT = re.compile(TENANT_PATTERN)
 _NUMBER = re.compile(r"[0-9]{1,4}(\.[0-9]{1,3})?")
 _PRIORITY = re.compile("[0-9]")
-
-Number = TypeVar("Number", int, float)
 
 
 def parse_weights(text: str) -> dict[str, float]:
