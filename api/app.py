@@ -80,12 +80,11 @@ def create_app(client: Client, store: ArtifactStore, settings: ApiSettings) -> F
         SubmitCheck(settings.callback_rules), app.state.callback_book
     )
     app.state.deliveries = Deliveries(client)
-    app.state.jobs = Jobs(
-        client, store, tuple(settings.engine_classes), waiting, app.state.receivers
-    )
+    engines, shares = tuple(settings.engine_classes), settings.shares
+    app.state.jobs = Jobs(client, store, engines, waiting, shares, app.state.receivers)
     app.state.watches = Watches(JobReader(client, store, in_part=True), app.state.stopping)
     app.state.lists = JobLists(client)
-    app.state.fleet = Fleet(client, tuple(settings.engine_classes))
+    app.state.fleet = Fleet(client, engines)
     app.state.keys = KeyRing(store, may_be_open=settings.may_be_open)
     app.state.links = Links(store, settings.link_seconds)
     limit = RequestLimit(settings.tenant_requests_per_second)

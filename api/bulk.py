@@ -22,7 +22,7 @@ from workflows.bulk_messages import (
     may_be_bulk_id,
 )
 from workflows.bulk_reading import BulkNotFoundError, read_bulk, start_bulk
-from workflows.messages import ControlNote
+from workflows.notes import ControlNote
 
 
 def merged(query: JobFilterQuery, body: BulkRequest | None) -> tuple[JobFilterQuery, str]:

@@ -18,7 +18,7 @@ from api.problems import ArtifactLost, NotRemovable, NotRetryable, StoreUnavaila
 from api.schemas import RemoveLabelRequest
 from api.tasks import Task
 from workflows.chain import in_chain, is_removal, may_have_successor, removal_id, removal_input
-from workflows.messages import JobView
+from workflows.messages import ImageJobInput, JobView
 from workflows.state_machine import JobState
 
 _RECORD_SECONDS = 10.0
@@ -55,6 +55,8 @@ class Chains:
 
     async def remove_label(self, job_id: str, asked: RemoveLabelRequest) -> JobView:
         """Start the successor of a job, or give the one that there is; one that failed again."""
+        if asked.priority is not None:
+            self._jobs.share.require(asked.priority)
         view = await self._jobs.read(job_id)
         _refuse_without_label(view)
         # Nothing is started for an image that is lost.
@@ -75,7 +77,11 @@ class Chains:
         return True
 
     async def retry(self, job_id: str, key: str | None) -> Created:
-        """Start a job that asks the same as one that has no image; a removal is run again."""
+        """Start a job that asks the same as one that has no image; a removal is run again.
+
+        Its priority is no higher than the tenant may ask for by now: whoever asks for another try
+        names none that could be refused.
+        """
         view = await self._jobs.read(job_id)
         await self._require_no_image(view)
         if view.request is None:
@@ -86,7 +92,13 @@ class Chains:
         changes = {"retry_of": view.id, "start_at": None, "fingerprint": None}
         again = view.request.model_copy(update=changes)
         intent = self._jobs.intent(key, again, "retry") if key is not None else None
-        return await self._jobs.submit(again, intent)
+        return await self._jobs.submit(self._with_share(again, again.priority), intent)
+
+    def _with_share(self, request: ImageJobInput, priority: int) -> ImageJobInput:
+        """The request with a priority that the tenant may have by now, and its weight by now."""
+        share = self._jobs.share
+        changes = {"priority": share.cap(priority), "fairness_weight": share.weight}
+        return request.model_copy(update=changes)
 
     async def _require_no_image(self, view: JobView) -> None:
         if not view.state.is_terminal:
@@ -100,8 +112,8 @@ class Chains:
         self, view: JobView, asked: RemoveLabelRequest, policy: WorkflowIDReusePolicy
     ) -> None:
         request = removal_input(view, self._jobs.caller.source, datetime.now(UTC))
-        if asked.priority is not None:
-            request = request.model_copy(update={"priority": asked.priority})
+        priority = request.priority if asked.priority is None else asked.priority
+        request = self._with_share(request, priority)
         # Whoever is quicker starts it, and the other one is given it.
         with contextlib.suppress(WorkflowAlreadyStartedError):
             async with answered():

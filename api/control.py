@@ -5,29 +5,41 @@ What counts is not the state alone but the state with every wish that nobody has
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 
 from temporalio.service import RPCError, RPCStatusCode
 
+from api.amending_schemas import AmendJobRequest
 from api.jobs import Jobs
 from api.outage import answered
-from api.problems import IllegalTransition, SignalsUsedUp
+from api.problems import IllegalTransition, NotAmendable, SignalsUsedUp
+from workflows.amending import MAX_AMENDMENTS, AmendNote, terms_after
 from workflows.asking import Verdict, advise, has_no_signals_left, is_held, why_final
 from workflows.hearing import Standing
 from workflows.messages import (
+    SIGNAL_AMEND,
     SIGNAL_CANCEL,
     SIGNAL_PAUSE,
     SIGNAL_RESUME,
-    ControlNote,
     JobView,
     with_status,
 )
+from workflows.notes import ControlNote
 from workflows.state_machine import JobEvent, JobState
 
 # How long a control call waits for its effect before it answers that the wish is on record.
 CONTROL_WAIT = timedelta(seconds=2)
 
 IsDone = Callable[[JobView], bool]
+
+
+@dataclass(frozen=True)
+class Amended:
+    """A job that was to be amended, and whether that is done."""
+
+    view: JobView
+    is_done: bool
 
 
 class JobControl:
@@ -52,6 +64,27 @@ class JobControl:
         _refuse_if_final(JobEvent.RESUME, view)
         return view
 
+    async def amend(self, job_id: str, asked: AmendJobRequest) -> Amended:
+        """Change the priority of a waiting job, or the limit of one that isn't over."""
+        if asked.priority is not None:
+            self._jobs.share.require(asked.priority)
+        note = AmendNote(source=self._jobs.caller.source, **asked.model_dump())
+        standing = await self._jobs.read_standing(job_id)
+        _refuse_amending(standing, note)
+        known, unheard = standing.view, standing.asked.wishes.amendments
+        if standing.is_in_flight or note.changes(*terms_after(known, unheard)):
+            await self._signal(known, SIGNAL_AMEND, note)
+
+        def is_done(view: JobView) -> bool:
+            # Another amendment may have followed this one at once.
+            later = view.status.amendments[len(known.status.amendments) :]
+            return _is_so(note, view) or any(map(note.has_made, later))
+
+        view = await self._wait(standing, is_done)
+        if view.state.is_terminal and not is_done(view):
+            raise _is_final_as_it_is(view)
+        return Amended(view, is_done(view))
+
     async def _ask(self, job_id: str, signal: str, message: str, is_done: IsDone) -> JobView:
         """Signal, and wait a moment for the effect; what is left is shown as pending."""
         standing = await self._jobs.read_standing(job_id)
@@ -61,15 +94,15 @@ class JobControl:
         if advice.verdict is Verdict.AS_WANTED:
             return standing.view
         if advice.verdict is Verdict.SEND:
-            await self._signal(standing.view, signal, message)
+            note = ControlNote(source=self._jobs.caller.source, message=message)
+            await self._signal(standing.view, signal, note)
         view = await self._wait(standing, is_done)
         if is_done(view) or view.state.is_terminal or view.status.pending_request == "cancel":
             return view
         return with_status(view, pending_request=standing.asked.after(signal).pending_request)
 
-    async def _signal(self, view: JobView, signal: str, message: str) -> None:
+    async def _signal(self, view: JobView, signal: str, note: ControlNote) -> None:
         handle = self._jobs.handle(view.id)
-        note = ControlNote(source=self._jobs.caller.source, message=message)
         try:
             async with answered():
                 await handle.signal(signal, note)
@@ -111,6 +144,28 @@ def goes_on(view: JobView) -> bool:
 
 def _is_final(view: JobView) -> bool:
     return view.state.is_terminal
+
+
+def _is_so(note: AmendNote, view: JobView) -> bool:
+    return not note.changes(view.priority, view.timeout_seconds)
+
+
+def _refuse_amending(standing: Standing, note: AmendNote) -> None:
+    view, unheard = standing.view, standing.asked.wishes.amendments
+    if view.state.is_terminal:
+        raise _is_final_as_it_is(view)
+    if view.status.pending_request == "cancel":
+        raise NotAmendable("The job is about to be cancelled.", view.state)
+    changes = note.changes(*terms_after(view, unheard))
+    if view.state is JobState.PROCESSING and "priority" in changes:
+        message = "The job is PROCESSING: a priority counts only for one that waits for a worker."
+        raise NotAmendable(message, view.state)
+    if changes and len(view.status.amendments) + len(unheard) >= MAX_AMENDMENTS:
+        raise NotAmendable(f"A job is amended at most {MAX_AMENDMENTS} times.", view.state)
+
+
+def _is_final_as_it_is(view: JobView) -> NotAmendable:
+    return NotAmendable(f"The job is {view.state}: nothing of it changes any more.", view.state)
 
 
 def _refuse_if_final(event: JobEvent, view: JobView) -> None:

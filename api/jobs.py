@@ -31,6 +31,7 @@ from api.problems import (
     TemporalUnavailable,
 )
 from api.schemas import CreateJobRequest
+from api.shares import Share, Shares
 from workflows.hearing import Standing
 from workflows.job_record import JobRecord
 from workflows.messages import ImageJobInput, JobView, job_id_of, workflow_id_for
@@ -76,6 +77,7 @@ class Jobs:
         store: ArtifactStore,
         engines: tuple[str, ...],
         waiting: WaitingJobs,
+        shares: Shares,
         receivers: ReceiverCheck,
     ) -> None:
         self._client = client
@@ -83,6 +85,7 @@ class Jobs:
         self._engines = engines
         self._waiting = waiting
         self._receivers = receivers
+        self._shares = shares
         self._caller = Caller()
         self._base_url = ""
         self._reader = JobReader(client, store, in_part=True)
@@ -98,6 +101,11 @@ class Jobs:
     def caller(self) -> Caller:
         """Who asks here."""
         return self._caller
+
+    @property
+    def share(self) -> Share:
+        """What of the workers the caller's jobs may have."""
+        return self._shares.of(self._caller.tenant)
 
     def intent(self, key: str, asked: BaseModel, about: str = "") -> Intent:
         """What a request with an idempotency key of this tenant's means to do."""
@@ -161,12 +169,17 @@ class Jobs:
         if engine not in self._engines:
             message = f"there is no engine {engine!r}; choose from {', '.join(self._engines)}"
             raise RequestValidationError([{"loc": ("body", "engine"), "msg": message}])
+        # One that nobody asked for is no reason to refuse a job.
+        if "priority" in asked.model_fields_set:
+            self.share.require(asked.priority)
         chosen = asked.seed if asked.seed is not None else secrets.randbelow(_CHOSEN_SEED_LIMIT)
         fields = asked.model_dump(exclude={"seed", "engine"})
+        fields["priority"] = self.share.cap(asked.priority)
         return ImageJobInput(
             **{k: v for k, v in fields.items() if k in ImageJobInput.model_fields},
             engine=engine,
             tenant=self._caller.tenant,
+            fairness_weight=self.share.weight,
             parameters=GenerationParameters(
                 **{k: v for k, v in fields.items() if k in GenerationParameters.model_fields},
                 seed=chosen,

@@ -3,6 +3,7 @@
 from typing import Any
 
 from api.addresses import Addresses
+from api.amending_schemas import AmendmentResponse
 from api.schemas import (
     ErrorResponse,
     ExtensionResponse,
@@ -20,8 +21,8 @@ from workflows.state_machine import JobEvent, JobState, allowed_events
 
 # What of a job's input is told elsewhere, or to nobody.
 _NOT_ASKED = {
-    *("type", "tenant", "predecessor_id", "removal", "retry_of", "fingerprint"),
-    *("endpoint_events", "links_base"),
+    *("type", "tenant", "fairness_weight", "endpoint_events", "links_base"),
+    *("predecessor_id", "removal", "retry_of", "fingerprint"),
 }
 
 
@@ -39,7 +40,8 @@ def present_job(view: JobView, addresses: Addresses) -> JobResponse:
         attempt=status.attempt,
         max_attempts=request.max_attempts if request else 0,
         worker=status.worker,
-        priority=request.priority if request else 0,
+        priority=view.priority,
+        timeout_seconds=view.timeout_seconds,
         tenant=view.tenant,
         created_at=view.created_at,
         started_at=status.started_at,
@@ -54,6 +56,7 @@ def present_job(view: JobView, addresses: Addresses) -> JobResponse:
         retry_of=request.retry_of if request else None,
         chain=view.chain,
         extensions=[ExtensionResponse(**e.model_dump()) for e in status.extensions],
+        amendments=[AmendmentResponse(**a.model_dump()) for a in status.amendments],
         transitions=[TransitionResponse(**t.model_dump()) for t in view.transitions],
         allowed_events=list(allowed_events(view.state)),
         links=_links(view, addresses),

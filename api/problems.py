@@ -12,6 +12,7 @@ Problem
  ├─ NoImageYet           409   likewise
  ├─ NotRemovable         409   likewise
  ├─ NotRetryable         409   likewise
+ ├─ NotAmendable         409   likewise
  ├─ SignalsUsedUp        409   likewise
  ├─ ArtifactLost         410
  ├─ BodyTooLarge         413
@@ -214,6 +215,12 @@ class NotRetryable(StateProblem):
     """The job has an image, or goes on."""
 
     code = "NOT_RETRYABLE"
+
+
+class NotAmendable(StateProblem):
+    """The job is over, or what was asked for counts only while it waits."""
+
+    code = "NOT_AMENDABLE"
 
 
 class SignalsUsedUp(StateProblem):

@@ -12,6 +12,7 @@ from pydantic import (
 )
 
 from activities.models import MAX_PROMPT_LENGTH, MAX_SIDE, MIN_SIDE, SEED_LIMIT, Phase
+from api.amending_schemas import AMENDMENTS_DESCRIPTION, AmendmentResponse
 from api.fields import (
     Label,
     LabelValue,
@@ -96,7 +97,13 @@ class CreateJobRequest(BaseModel):
         "`watermark: remove`. Who asked, and who was given the copy, is kept on record.",
         validate_default=True,
     )
-    priority: int = Field(default=5, ge=0, le=9, description="9 is served first, 0 last")
+    priority: int = Field(
+        default=5,
+        ge=0,
+        le=9,
+        description="9 is served first, 0 last. Tenants can have a highest priority of their own: "
+        "one above it is refused, and a job that names none has the default or that",
+    )
     timeout_seconds: int = Field(
         default=1800, ge=10, le=86_400, description="Limit of the time in PROCESSING, all attempts"
     )
@@ -146,7 +153,10 @@ class RemoveLabelRequest(BaseModel):
         description="Acceptance of the terms of an unlabelled copy, which is kept on record"
     )
     priority: int | None = Field(
-        default=None, ge=0, le=9, description="The first job's if left out"
+        default=None,
+        ge=0,
+        le=9,
+        description="The first job's if left out, or the highest that the tenant may ask for",
     )
 
     @field_validator("label_terms_accepted", mode="before")
@@ -287,7 +297,10 @@ class JobResponse(BaseModel):
     attempt: int = Field(description="The running or the last attempt, from 1; 0 before the first")
     max_attempts: int = Field(description="Attempts in all")
     worker: str | None = Field(description="The worker of the running or the last attempt")
-    priority: int = Field(description="9 is served first, 0 last")
+    priority: int = Field(description="The one in force: 9 is served first, 0 last")
+    timeout_seconds: int = Field(
+        description="The limit in force of the time in PROCESSING; 0 if it could not be read"
+    )
     tenant: str = Field(description="Whose job it is")
     created_at: UtcTime = Field(description="When the job was accepted")
     started_at: UtcTime | None = Field(description="When the first attempt began")
@@ -306,6 +319,7 @@ class JobResponse(BaseModel):
         description="The state of the chain, read from both of its jobs; null without a chain"
     )
     extensions: list[ExtensionResponse] = Field(description="More processing time, as given")
+    amendments: list[AmendmentResponse] = Field(description=AMENDMENTS_DESCRIPTION)
     transitions: list[TransitionResponse] = Field(description="The job's whole story, in order")
     allowed_events: list[JobEvent] = Field(
         description="What the state machine accepts now; `links` has what a client can ask for"

@@ -1,10 +1,12 @@
 """What the API process is told by the environment."""
 
 from ipaddress import ip_address
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from activities.settings import Settings
+from api.shares import Shares, parse_priorities, parse_weights
 
 
 class ApiSettings(Settings):
@@ -17,8 +19,19 @@ class ApiSettings(Settings):
     allow_no_keys: bool = False
     tenant_requests_per_second: float = Field(default=1000, ge=0, le=1e6, allow_inf_nan=False)
     tenant_max_waiting: int = Field(default=10_000, ge=0, le=10_000_000)
+    tenant_weights: Annotated[str, AfterValidator(lambda text: parse_weights(text) and text)] = ""
+    tenant_max_priority: Annotated[
+        str, AfterValidator(lambda text: parse_priorities(text) and text)
+    ] = ""
     link_seconds: int = Field(default=3600, ge=2, le=30 * 86_400)
     log_level: str = Field(default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$")
+
+    @property
+    def shares(self) -> Shares:
+        """What each tenant may have of the workers."""
+        return Shares(
+            parse_weights(self.tenant_weights), parse_priorities(self.tenant_max_priority)
+        )
 
     @property
     def may_be_open(self) -> bool:

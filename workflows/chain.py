@@ -24,7 +24,8 @@ def removal_id(job_id: str) -> str:
 def removal_input(view: JobView, asked_by: str, asked_at: datetime) -> ImageJobInput:
     """What the successor of a job that succeeded is asked to do; whoever asked accepted the terms.
 
-    It has the tenant, the priority and the limits of its predecessor.
+    It has its predecessor's tenant, with its weight, the priority that is in force there, and the
+    limits that were asked for: an amended one was meant for the other job's work.
     """
     request, result = view.request, view.status.result
     if request is None or result is None:
@@ -36,6 +37,7 @@ def removal_input(view: JobView, asked_by: str, asked_at: datetime) -> ImageJobI
         "type": "WATERMARK_REMOVAL",
         "watermark": "remove",
         "label_terms_accepted": True,
+        "priority": view.priority,
         "start_at": None,
         "predecessor_id": view.id,
         "retry_of": None,

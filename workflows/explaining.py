@@ -66,7 +66,7 @@ class Explainer:
         if not presence.is_served:
             return f"no worker {route.purpose}"
         # The job itself is in the backlog once its attempt is scheduled.
-        ahead = max(0, presence.ahead_of(priority_key(request.priority)) - 1)
+        ahead = max(0, presence.ahead_of(priority_key(view.priority)) - 1)
         return f"a free worker; about {ahead} jobs ahead" if ahead else "a free worker"
 
     async def asked(self, view: JobView, before: datetime | None = None) -> Asked:

@@ -2,21 +2,25 @@
 
 from collections.abc import AsyncIterator
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from temporalio.api.enums.v1 import EventType, PendingWorkflowTaskState
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowExecutionDescription
+from temporalio.common import RawValue
+from temporalio.contrib.pydantic import pydantic_data_converter
 
+from workflows.amending import AmendNote, amend_note
 from workflows.messages import (
+    SIGNAL_AMEND,
     SIGNAL_CANCEL,
     SIGNAL_PAUSE,
     SIGNAL_RESUME,
-    ControlNote,
     JobView,
     PendingRequest,
 )
+from workflows.notes import NOTHING_SENT, ControlNote
 from workflows.state_machine import JobState
 from workflows.wishes import Wishes
 
@@ -55,6 +59,15 @@ class Asked:
         _note(wishes, signal, self.state)
         return Asked(self.state, wishes, signal)
 
+    def after_event(self, event: HistoryEvent) -> "Asked":
+        """What it comes to with what an event says, if it is a signal."""
+        signal = _signal_of(event)
+        if signal == SIGNAL_AMEND:
+            note = _amendment_of(event)
+            told = (*self.wishes.amendments, note) if note else self.wishes.amendments
+            return replace(self, wishes=replace(self.wishes, amendments=told))
+        return self.after(signal) if signal else self
+
 
 def asked_on_record(view: JobView) -> Asked:
     """What the job's workflow has heard. A pause is on record from when it tells the attempt."""
@@ -75,8 +88,7 @@ async def asked_in_all(
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
             asked = heard
         elif before is None or event.event_time.ToDatetime(tzinfo=UTC) < before:
-            signal = _signal_of(event)
-            asked = asked.after(signal) if signal else asked
+            asked = asked.after_event(event)
     return asked
 
 
@@ -100,6 +112,14 @@ def _signal_of(event: HistoryEvent) -> str | None:
     if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED:
         return SIGNAL_CANCEL
     return event.workflow_execution_signaled_event_attributes.signal_name or None
+
+
+def _amendment_of(event: HistoryEvent) -> AmendNote | None:
+    """What is to be different; None for what the workflow will refuse."""
+    sent = event.workflow_execution_signaled_event_attributes.input.payloads
+    told = RawValue(sent[0]) if sent else NOTHING_SENT
+    note = amend_note(told, pydantic_data_converter.payload_converter)
+    return note if isinstance(note, AmendNote) else None
 
 
 @dataclass(frozen=True)

@@ -2,78 +2,45 @@
 
 import asyncio
 import contextlib
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 
 from temporalio import workflow
 from temporalio.common import RawValue
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ApplicationError
 
 with workflow.unsafe.imports_passed_through():
-    from activities.models import CLAIM_REFUSED, ClaimInput, ClaimResult, WorkInput, WorkResult
+    from activities.models import CLAIM_REFUSED, ClaimInput, ClaimResult
+    from workflows.amending import AmendNote, amend_note
+    from workflows.dispatching import Work, schedule_work
     from workflows.job import Job
     from workflows.job_input import UnreadableInputError, read_input
     from workflows.job_record import JobRecord, memo_corrections
-    from workflows.looks import await_results, idle_seconds, lost_at
+    from workflows.looks import await_results, idle_seconds
     from workflows.messages import (
         IMAGE_JOB_WORKFLOW,
-        NOTHING_SENT,
         QUERY_VIEW,
+        SIGNAL_AMEND,
         SIGNAL_CANCEL,
         SIGNAL_PAUSE,
         SIGNAL_RESUME,
         UPDATE_CLAIM,
-        ControlNote,
         ImageJobInput,
         JobOutcome,
         JobView,
-        attempt_activity_id,
-        control_note,
         job_id_of,
     )
+    from workflows.notes import ControlNote, control_note
 
     # Names, not the module: `from workflows import …` would load it anew for every job.
-    from workflows.options import (
-        HEARTBEAT_TIMEOUT,
-        MAX_PAUSES,
-        OUTAGE_SILENCE,
-        WORK_RETRY,
-        work_timeout,
-    )
-    from workflows.outcomes import (
-        AttemptFailure,
-        is_made_up,
-        read_failure,
-        read_result,
-        unreadable_result,
-    )
-    from workflows.presentation import attempt_summary, current_details
+    from workflows.options import MAX_PAUSES
+    from workflows.presentation import current_details
     from workflows.search_attributes import current_search_attributes, initial_search_attributes
+    from workflows.settling import settle
+    from workflows.signals import with_any_payload
     from workflows.state_machine import JobState
     from workflows.succession import start_successor
     from workflows.telling import tell_receivers
-    from workflows.work import work_route
-
-_REFUSE_MADE_UP_RESULTS = "refuse-made-up-results"
-
-# Undecoded: `temporal activity complete` can put anything there, and must not wedge the job.
-Work = workflow.ActivityHandle[RawValue]
-
-
-def _with_any_payload(handler: Callable[[Any, Any], None]) -> Callable[..., None]:
-    """Let a signal count whatever it carries.
-
-    The SDK drops a signal that it can't decode, and one payload more than a handler takes fails the
-    workflow task. It sees the handler's own signature, so it hands over a single payload undecoded.
-    """
-
-    @functools.wraps(handler)
-    def take(self: Any, *sent: Any) -> None:
-        handler(self, sent[0] if sent else NOTHING_SENT)
-
-    return take
 
 
 @workflow.defn(dynamic=True)
@@ -157,13 +124,13 @@ class ImageJobWorkflow:
         job = self._job
         if job.wishes.any:
             job.grant_wishes()
-        elif job.state is JobState.PAUSED and job.pause_left > timedelta(0):
-            await self._wait_for_wishes(job.pause_left, "longest pause")
+        elif job.state is JobState.PAUSED and job.limits.pause_left > timedelta(0):
+            await self._wait_for_wishes(job.limits.pause_left, "longest pause")
         elif job.state is JobState.PAUSED:
             job.time_out_paused()
-        elif job.delay > timedelta(0):
-            await self._wait_for_wishes(job.delay, "until the next attempt may start")
-        elif job.queue_time_left > timedelta(0):
+        elif job.limits.delay > timedelta(0):
+            await self._wait_for_wishes(job.limits.delay, "until the next attempt may start")
+        elif job.limits.queue_time_left > timedelta(0):
             await self._attempt()
         else:
             job.time_out_in_queue()
@@ -179,49 +146,16 @@ class ImageJobWorkflow:
 
     async def _attempt(self) -> None:
         """Schedule one execution of the work activity, and stay with it until it is settled."""
-        work = self._schedule_work()
-        while not work.done() and not self._has_given_up_attempt():
+        work = schedule_work(self._job)
+        while not work.done() and self._job.has_attempt:
             await workflow.wait_condition(
                 lambda: work.done() or self._job.wishes.call_for_action or self._limit_reached
             )
             # A result beats any wish.
             if not work.done():
                 await self._interrupt(work)
-        if not self._has_given_up_attempt():
-            await self._settle(work)
-
-    def _has_given_up_attempt(self) -> bool:
-        return self._job.state.is_terminal or self._job.state is JobState.PAUSED
-
-    def _schedule_work(self) -> Work:
-        dispatch, record = self._job.next_dispatch(), self._job.record
-        request = self._job.request
-        route = work_route(request)
-        work: Work = workflow.start_activity(
-            route.activity,
-            WorkInput(
-                job_id=record.job_id,
-                tenant=request.tenant,
-                dispatch=dispatch,
-                parameters=request.parameters,
-                checkpoint=record.status.checkpoint,
-                predecessor_id=request.predecessor_id,
-                removal=request.removal,
-            ),
-            result_type=RawValue,
-            task_queue=route.task_queue,
-            activity_id=attempt_activity_id(dispatch),
-            schedule_to_start_timeout=self._job.queue_time_left,
-            start_to_close_timeout=work_timeout(request),
-            heartbeat_timeout=HEARTBEAT_TIMEOUT,
-            retry_policy=WORK_RETRY,
-            # A pause waits for its checkpoint. An attempt that is given up isn't awaited at all.
-            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-            summary=attempt_summary(record, self._job.ledger.current),
-        )
-        # An attempt that was given up may fail with nobody to await it.
-        work.add_done_callback(lambda task: task.cancelled() or task.exception())
-        return work
+        if self._job.has_attempt:
+            await settle(self._job, work)
 
     async def _interrupt(self, work: Work) -> None:
         job = self._job
@@ -230,53 +164,43 @@ class ImageJobWorkflow:
                 await await_results()
             if not work.done():
                 job.cancel()
-        elif job.wishes.call_for_action and job.state is JobState.PENDING:
+        elif job.wishes.call_for_pause and job.state is JobState.PENDING:
             job.grant_wishes()
             work.cancel()
-        elif job.wishes.call_for_action:
+        elif job.wishes.call_for_pause:
             job.begin_pause()
             work.cancel()
+        elif job.wishes.amendments:
+            self._amend(work)
         elif self._limit_reached:
             await self._judge_limit(work)
         self._publish()
 
+    def _amend(self, work: Work) -> None:
+        self._job.amend()
+        if not self._job.has_attempt:
+            work.cancel()
+        elif self._job.state is JobState.PROCESSING:
+            # Whatever was changed: the limit may have been about to be judged.
+            self._set_alarm(max(self._job.limits.processing_left, timedelta(0)))
+
     async def _judge_limit(self, work: Work) -> None:
         self._limit_reached = False
-        idle = await idle_seconds(self._job.record.status.dispatch, self._job.idle_before)
-        # Much may have happened while the watchdog looked; whatever it is comes first.
-        if not work.done() and not self._job.wishes.cancel:
+        idle = await idle_seconds(self._job.record.status.dispatch, self._job.limits.idle_before)
+        # Much may have happened while the watchdog looked; whatever it is comes first. What it saw
+        # counts for nothing where the limit is another one by now: the alarm will ring again.
+        if not work.done() and not self._job.wishes.cancel and not self._job.wishes.amendments:
             extension = self._job.judge_limit(idle)
             if extension:
                 self._set_alarm(extension)
 
-    async def _settle(self, work: Work) -> None:
-        # Before its claim nobody knows which worker an attempt was given to.
-        claimed = self._job.state is JobState.PROCESSING
-        worker = self._job.record.status.worker or "" if claimed else ""
-        outcome: WorkResult | AttemptFailure
-        try:
-            outcome = read_result(work.result(), workflow.payload_converter(), worker)
-        except ActivityError as error:
-            outcome = read_failure(error, worker)
-            if outcome.heard_at is not None and claimed:
-                at = await lost_at(error.scheduled_event_id)
-                silence = at - outcome.heard_at if at else timedelta(0)
-                if silence > OUTAGE_SILENCE:
-                    self._job.settle_outage(outcome, silence)
-                    return
-        # Jobs that took such a result must still replay; only one that is made up costs a marker.
-        is_unfit = isinstance(outcome, WorkResult) and is_made_up(outcome, self._job.record.job_id)
-        if is_unfit and workflow.patched(_REFUSE_MADE_UP_RESULTS):
-            outcome = unreadable_result(worker)
-        self._job.settle(outcome)
-
     def _publish(self) -> None:
         """Tell the world what has changed, in two history events at the most."""
         job = self._job
-        has_moved = job.record.has_untold_transitions
+        is_to_be_found_anew = job.record.has_untold_attributes
         if memo := job.record.changed_memo():
             workflow.upsert_memo(memo)
-        if has_moved:
+        if is_to_be_found_anew:
             workflow.upsert_search_attributes(current_search_attributes(job.record))
         workflow.set_current_details(current_details(job.record, job.refused))
         # The alarm of a run that closes needs no cancelling, which would be one more event.
@@ -299,7 +223,7 @@ class ImageJobWorkflow:
         """START: the worker that asks owns the job until its attempt ends."""
         self._job.claim(input.worker)
         self._publish()
-        self._set_alarm(max(self._job.processing_left, timedelta(0)))
+        self._set_alarm(max(self._job.limits.processing_left, timedelta(0)))
         return ClaimResult(granted_at=workflow.now())
 
     @claim.validator
@@ -314,13 +238,13 @@ class ImageJobWorkflow:
         return self._job.record.view()
 
     @workflow.signal(name=SIGNAL_CANCEL)
-    @_with_any_payload
+    @with_any_payload
     def cancel(self, note: RawValue) -> None:
         """Wish that the job ends now."""
         self._note_cancel(control_note(note, workflow.payload_converter()))
 
     @workflow.signal(name=SIGNAL_PAUSE)
-    @_with_any_payload
+    @with_any_payload
     def pause(self, note: RawValue) -> None:
         """Wish that the job stops at its next checkpoint."""
         if self._job.ledger.may_pause:
@@ -330,16 +254,27 @@ class ImageJobWorkflow:
             self._refuse(f"PAUSE was refused: a job is paused at most {MAX_PAUSES} times")
 
     @workflow.signal(name=SIGNAL_RESUME)
-    @_with_any_payload
+    @with_any_payload
     def resume(self, note: RawValue) -> None:
         """Wish that a paused job goes on, or take a pause back."""
         wish = control_note(note, workflow.payload_converter())
         self._refuse(self._job.wishes.ask_resume(wish, self._job.state))
 
+    @workflow.signal(name=SIGNAL_AMEND)
+    @with_any_payload
+    def amend(self, note: RawValue) -> None:
+        """Wish for another priority, or another limit of the processing time."""
+        wish, job = amend_note(note, workflow.payload_converter()), self._job
+        if isinstance(wish, AmendNote):
+            amended = len(job.record.status.amendments)
+            self._refuse(job.wishes.ask_amend(wish, job.state, amended))
+        else:
+            self._refuse(wish)
+
     @workflow.signal(dynamic=True)
     def unknown_signal(self, name: str, args: Sequence[RawValue]) -> None:
         """A mistyped signal would else be accepted in silence."""
-        known = f"{SIGNAL_CANCEL}, {SIGNAL_PAUSE} and {SIGNAL_RESUME}"
+        known = f"{SIGNAL_CANCEL}, {SIGNAL_PAUSE}, {SIGNAL_RESUME} and {SIGNAL_AMEND}"
         self._refuse(f"there is no signal {name!r}; a job knows {known}")
 
     def _note_cancel(self, note: ControlNote) -> None:

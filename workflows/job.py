@@ -19,12 +19,14 @@ from activities.models import (
     WorkResult,
 )
 from workflows import options
+from workflows.amending import AmendNote
 from workflows.attempts import AttemptLedger
 from workflows.chain import removal_id
+from workflows.job_limits import JobLimits
 from workflows.job_record import JobRecord
 from workflows.messages import (
     WATCHDOG,
-    ControlNote,
+    Amendment,
     ImageJobInput,
     JobError,
     JobResult,
@@ -32,6 +34,7 @@ from workflows.messages import (
     clip,
     worker_source,
 )
+from workflows.notes import ControlNote
 from workflows.outcomes import AttemptFailure
 from workflows.presentation import attempt_summary
 from workflows.state_machine import JobEvent, JobState
@@ -47,13 +50,10 @@ class Job:
         self.record = record
         self.wishes = Wishes()
         self.ledger = AttemptLedger()
+        self.limits = JobLimits(record, clock)
         self.refused: str | None = None
         self._open_dispatch: int | None = None
         self._started_from: CheckpointRef | None = None
-        # Both in processing time: what extensions have made of the limit, and the last movement.
-        self._extended_limit: timedelta | None = None
-        self._moved_at = -options.RECENT_PROGRESS
-        self._idle_before = timedelta(0)
         self._now = clock
         self._rng = rng
 
@@ -64,43 +64,14 @@ class Job:
 
     @property
     def request(self) -> ImageJobInput:
-        """What was asked; only a job that could be read gets as far as needing it."""
-        if self.record.request is None:
-            raise ValueError("the job's input could not be read")
-        return self.record.request
+        """What was asked, of a job that could be read."""
+        return self.record.asked
 
     @property
-    def delay(self) -> timedelta:
-        """How long the job must still wait before an attempt may start."""
-        startable_at = self.record.status.startable_at
-        return startable_at - self._now() if startable_at else timedelta(0)
-
-    @property
-    def queue_time_left(self) -> timedelta:
-        """How long the job may still wait for a worker."""
-        return self.request.queue_timeout - self.record.spent_in(JobState.PENDING, self._now())
-
-    @property
-    def pause_left(self) -> timedelta:
-        """How long the job may still stay paused."""
-        return options.TOTAL_PAUSE_LIMIT - self.record.spent_in(JobState.PAUSED, self._now())
-
-    @property
-    def processing_left(self) -> timedelta:
-        """How long the job may still be worked on, with the extensions it was given."""
-        return (self._extended_limit or self.request.timeout) - self._processed
-
-    @property
-    def _processed(self) -> timedelta:
-        return self.record.spent_in(JobState.PROCESSING, self._now())
-
-    @property
-    def idle_before(self) -> timedelta:
-        """How long it had been worked on without any movement when the current attempt began.
-
-        Beginning is no movement: one that has never moved counts as idle from the start.
-        """
-        return self._idle_before
+    def has_attempt(self) -> bool:
+        """Whether the attempt that was scheduled last may still start, or runs."""
+        is_queued = self.state is JobState.PENDING and self._open_dispatch is not None
+        return is_queued or self.state is JobState.PROCESSING
 
     def next_dispatch(self) -> int:
         """The serial number of the activity that is scheduled next: it alone may claim the job."""
@@ -119,7 +90,7 @@ class Job:
     def claim(self, worker: str) -> None:
         """START: the worker owns the job until its attempt ends."""
         self._started_from = self.record.status.checkpoint
-        self._idle_before = self._processed - self._moved_at
+        self.limits.begin_attempt()
         self._apply(
             JobEvent.START,
             worker_source(worker),
@@ -127,7 +98,7 @@ class Job:
             attempt=self.ledger.current,
             worker=worker,
             started_at=self.record.status.started_at or self._now(),
-            deadline_at=self._now() + max(self.processing_left, timedelta(0)),
+            deadline_at=self._now() + max(self.limits.processing_left, timedelta(0)),
         )
 
     def grant_wishes(self) -> None:
@@ -138,6 +109,28 @@ class Job:
             self._pause("held back before it started")
         elif note := self.wishes.resume:
             self._resume(note)
+        else:
+            self.amend()
+
+    def amend(self) -> None:
+        """Make of the job what was asked for since: at once, or from the next attempt on."""
+        before = self.record.priority
+        for note in self.wishes.amendments_granted():
+            self._amend(note)
+        if self.record.priority != before and self.state is JobState.PENDING:
+            # What is queued keeps its place: only another dispatch can be put into another one.
+            self._open_dispatch = None
+
+    def _amend(self, note: AmendNote) -> None:
+        record, status = self.record, self.record.status
+        if changes := note.changes(record.priority, record.timeout_seconds):
+            message = note.message
+            entry = Amendment(at=self._now(), source=note.source, message=message, **changes)
+            record.update(amendments=(*status.amendments, entry), **changes)
+        if "timeout_seconds" in changes:
+            runs_out_at = self.limits.amend()
+            is_running = self.state is JobState.PROCESSING
+            record.update(deadline_at=runs_out_at if is_running else None)
 
     def cancel(self) -> None:
         """CANCEL, at once: whatever the engine still returns is discarded."""
@@ -160,22 +153,20 @@ class Job:
             self._extend(given)
             return options.LIMIT_EXTENSION
         # Longer than it was worked on it can't have been idle; one that never moved reads so.
-        idle = min(idle_seconds or 0.0, self._processed.total_seconds())
+        idle = min(idle_seconds or 0.0, self.limits.processed.total_seconds())
         self._time_out_processing(
             ", still moving" if moves else f", without progress for {idle:.0f} s"
         )
         return None
 
     def _time_out_processing(self, ending: str) -> None:
-        limit = self.request.timeout_seconds
+        limit = self.record.timeout_seconds
         self._time_out(f"the job was worked on for its limit of {limit:g} s{ending}")
 
     def _extend(self, given: tuple[LimitExtension, ...]) -> None:
-        self._extended_limit = self._processed + options.LIMIT_EXTENSION
-        now = self._now()
-        until = now + options.LIMIT_EXTENSION
+        until = self.limits.extend()
         message = "the time ran out while the job was still moving"
-        entry = LimitExtension(at=now, until=until, message=message)
+        entry = LimitExtension(at=self._now(), until=until, message=message)
         self.record.update(extensions=(*given, entry), deadline_at=until)
 
     def time_out_in_queue(self) -> None:
@@ -260,7 +251,7 @@ class Job:
 
     def _note_movement(self, end: WorkResult | FailureReport) -> None:
         if self.state is JobState.PROCESSING and self._has_advanced(end):
-            self._moved_at = self._processed
+            self.limits.note_movement()
 
     def _has_advanced(self, result: WorkResult | FailureReport) -> bool:
         """Whether an attempt did a step; one that started over counts from the first again."""
@@ -287,7 +278,7 @@ class Job:
         self.wishes.stopping = False
         if failure.kind.is_permanent or self.ledger.is_used_up(self.request, failure.kind):
             self._fail(failure.kind, failure.message, source)
-        elif self.processing_left <= timedelta(0):
+        elif self.limits.processing_left <= timedelta(0):
             self._time_out_processing(f"; its last attempt failed: {failure.message}")
         else:
             wait = self.ledger.interval(failure.report, self._rng)

@@ -36,6 +36,23 @@ class JobRecord:
         self._spent: dict[JobState, timedelta] = {}
 
     @property
+    def asked(self) -> ImageJobInput:
+        """The request; only a job that could be read gets as far as needing it."""
+        if self.request is None:
+            raise ValueError("the job's input could not be read")
+        return self.request
+
+    @property
+    def priority(self) -> int:
+        """The priority in force."""
+        return self.status.priority_of(self.asked)
+
+    @property
+    def timeout_seconds(self) -> int:
+        """The limit in force of the time in PROCESSING, over all attempts."""
+        return self.status.timeout_of(self.asked)
+
+    @property
     def state(self) -> JobState:
         """The state after the last transition."""
         return self.transitions[-1].to_state if self.transitions else JobState.PENDING
@@ -80,9 +97,10 @@ class JobRecord:
         self.status = self.status.model_copy(update=changes)
 
     @property
-    def has_untold_transitions(self) -> bool:
-        """Whether `changed_memo` would hand out a transition."""
-        return self._told_transitions < len(self.transitions)
+    def has_untold_attributes(self) -> bool:
+        """Whether `changed_memo` would hand out what search attributes tell, too."""
+        has_moved = self._told_transitions < len(self.transitions)
+        return has_moved or self.status.priority != self._told_status.priority
 
     @property
     def told_transitions(self) -> int:

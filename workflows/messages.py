@@ -6,8 +6,6 @@ from enum import StrEnum
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
-from temporalio.common import RawValue
-from temporalio.converter import PayloadConverter
 
 from activities.models import (
     ArtifactRef,
@@ -30,6 +28,7 @@ POSTPROCESS_TASK_QUEUE = "darkroom-postprocess"
 SIGNAL_CANCEL = "cancel"
 SIGNAL_PAUSE = "pause"
 SIGNAL_RESUME = "resume"
+SIGNAL_AMEND = "amend"
 UPDATE_CLAIM = "claim"
 QUERY_VIEW = "view"
 
@@ -51,9 +50,14 @@ _JOB_ID = r"[a-z0-9][a-z0-9-]{0,99}"
 _WORKFLOW_ID = re.compile(f"job-({_JOB_ID})")
 
 # Temporal's fairness key has at most 64 bytes, and lists are filtered by a quoted tenant.
-Tenant = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.@:-]{0,63}$")]
+TENANT_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.@:-]{0,63}$"
+Tenant = Annotated[str, Field(pattern=TENANT_PATTERN)]
 _LabelName = Annotated[str, Field(min_length=1, max_length=63)]
 _LabelValue = Annotated[str, Field(max_length=255)]
+
+LEAST_TIMEOUT_SECONDS, MOST_TIMEOUT_SECONDS = 10, 86_400
+# Temporal takes no others.
+LEAST_WEIGHT, MOST_WEIGHT = 0.001, 1000.0
 
 
 def workflow_id_for(job_id: str) -> str:
@@ -89,7 +93,10 @@ def clip(message: str) -> str:
 
 
 class ImageJobInput(Model):
-    """All that a job is asked to do. Times in seconds; `priority` 0 to 9, 9 first."""
+    """All that a job is asked to do. Times in seconds; `priority` 0 to 9, 9 first.
+
+    `fairness_weight` is the share of its tenant among those whose jobs wait in the same priority.
+    """
 
     type: JobType = "TEXT_TO_IMAGE"
     tenant: Tenant = DEFAULT_TENANT
@@ -98,7 +105,10 @@ class ImageJobInput(Model):
     watermark: Literal["keep", "remove"] = "keep"
     label_terms_accepted: bool = False
     priority: int = Field(default=5, ge=0, le=9)
-    timeout_seconds: int = Field(default=1800, ge=10, le=86_400)
+    fairness_weight: float = Field(
+        default=1.0, ge=LEAST_WEIGHT, le=MOST_WEIGHT, allow_inf_nan=False
+    )
+    timeout_seconds: int = Field(default=1800, ge=LEAST_TIMEOUT_SECONDS, le=MOST_TIMEOUT_SECONDS)
     queue_timeout_seconds: int = Field(default=86_400, ge=10, le=30 * 86_400)
     max_attempts: int = Field(default=3, ge=1, le=10)
     start_at: UtcTime | None = None
@@ -132,37 +142,9 @@ class ImageJobInput(Model):
         return self.type == "TEXT_TO_IMAGE" and self.watermark == "remove"
 
     @property
-    def timeout(self) -> timedelta:
-        """The limit of the time in PROCESSING, over all attempts."""
-        return timedelta(seconds=self.timeout_seconds)
-
-    @property
     def queue_timeout(self) -> timedelta:
         """The limit of the time in PENDING since the job could start."""
         return timedelta(seconds=self.queue_timeout_seconds)
-
-
-# What a bare signal carries; a `null` that was sent is something.
-NOTHING_SENT = object()
-
-
-class ControlNote(Model):
-    """Who sent a signal, and why; both may be left out."""
-
-    source: str = Field(default=OPERATOR, min_length=1, max_length=200)
-    message: str = Field(default="", max_length=MAX_MESSAGE_LENGTH)
-
-
-def control_note(sent: object, converter: PayloadConverter) -> ControlNote:
-    """Read whatever a signal carried: an operator's bare signal, or a broken one, still counts."""
-    if sent is NOTHING_SENT:
-        return ControlNote()
-    try:
-        told = converter.from_payload(sent.payload) if isinstance(sent, RawValue) else sent
-        return ControlNote.model_validate(told)
-    # Converters raise what they like, and no signal may be lost for the note that came with it.
-    except Exception:  # noqa: BLE001
-        return ControlNote(message="(the note that came with the signal could not be read)")
 
 
 class JobError(Model):
@@ -196,8 +178,21 @@ class LimitExtension(Model):
     message: str
 
 
+class Amendment(Model):
+    """What was changed of a job after it was asked for; None is what was left as it was."""
+
+    at: datetime
+    source: str
+    message: str
+    priority: int | None = None
+    timeout_seconds: int | None = None
+
+
 class JobStatus(Model):
-    """What changes during a job's life, apart from its transitions; rewritten as a whole."""
+    """What changes during a job's life, apart from its transitions; rewritten as a whole.
+
+    `priority` and `timeout_seconds` are None as long as what was asked for is in force.
+    """
 
     dispatch: int = 0
     attempt: int = 0
@@ -213,6 +208,17 @@ class JobStatus(Model):
     error: JobError | None = None
     successor_id: str | None = None
     extensions: tuple[LimitExtension, ...] = ()
+    priority: int | None = None
+    timeout_seconds: int | None = None
+    amendments: tuple[Amendment, ...] = ()
+
+    def priority_of(self, request: ImageJobInput) -> int:
+        """The priority in force."""
+        return request.priority if self.priority is None else self.priority
+
+    def timeout_of(self, request: ImageJobInput) -> int:
+        """The limit in force of the time in PROCESSING, over all attempts; in seconds."""
+        return request.timeout_seconds if self.timeout_seconds is None else self.timeout_seconds
 
 
 class ChainState(StrEnum):
@@ -252,9 +258,21 @@ class JobView(Model):
         return self.request.tenant if self.request else DEFAULT_TENANT
 
     @property
-    def moment(self) -> tuple[int, str | None]:
-        """Differs between two views if the state changed, or a wish came or went, in between."""
-        return len(self.transitions), self.status.pending_request
+    def priority(self) -> int:
+        """The priority in force; 0 if the request can't be read."""
+        return self.status.priority_of(self.request) if self.request else 0
+
+    @property
+    def timeout_seconds(self) -> int:
+        """The limit in force of the time in PROCESSING; 0 if the request can't be read."""
+        return self.status.timeout_of(self.request) if self.request else 0
+
+    @property
+    def moment(self) -> tuple[int, str | None, int]:
+        """Differs between two views if in between the state changed, a wish came or went, or the
+        job was amended."""
+        status = self.status
+        return len(self.transitions), status.pending_request, len(status.amendments)
 
 
 def with_status(view: JobView, **changes: object) -> JobView:

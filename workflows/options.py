@@ -11,7 +11,7 @@ from temporalio.common import RetryPolicy
 
 from activities.errors import ErrorKind
 from activities.models import FailureReport
-from workflows.messages import ImageJobInput
+from workflows.messages import MOST_TIMEOUT_SECONDS, ImageJobInput
 
 # A worker that says nothing for this long is lost. Heartbeats come four times a second, so this
 # leaves room for a dozen lost ones, and the next worker still starts within six seconds.
@@ -23,13 +23,18 @@ WORKFLOW_TASK_TIMEOUT = timedelta(seconds=5)
 # The default of 10 s would let every cached job stand still that long after a worker was killed.
 STICKY_QUEUE_TIMEOUT = timedelta(seconds=1)
 
-# Beyond the job's own limit, so that the watchdog, which looks at progress, decides first.
-WORK_TIMEOUT_MARGIN = timedelta(minutes=15)
+# No job may be worked on for longer; its own limit can be raised up to this at any time.
+LONGEST_PROCESSING = timedelta(seconds=MOST_TIMEOUT_SECONDS)
 
 # A job that moved this recently when its time ran out is not stuck, only slow.
 RECENT_PROGRESS = timedelta(seconds=40)
 LIMIT_EXTENSION = timedelta(minutes=2)
 MAX_EXTENSIONS = 5
+
+# How long one execution of the work activity may take, if nobody else ends it. Not the job's own
+# limit: Temporal takes no other for an activity that is scheduled, and a job's limit may be raised
+# while it runs. The margin lets the watchdog, which looks at progress, decide first.
+WORK_TIMEOUT = LONGEST_PROCESSING + LIMIT_EXTENSION * MAX_EXTENSIONS + timedelta(minutes=15)
 
 TOTAL_PAUSE_LIMIT = timedelta(days=30)
 
@@ -174,18 +179,16 @@ ATTEMPT_POLICIES: Mapping[ErrorKind, AttemptPolicy] = MappingProxyType(
 )
 
 
-def work_timeout(request: ImageJobInput) -> timedelta:
-    """How long one execution of the work activity may take, if nobody else ends it."""
-    return request.timeout + LIMIT_EXTENSION * MAX_EXTENSIONS + WORK_TIMEOUT_MARGIN
-
-
 def execution_timeout(request: ImageJobInput, delay: timedelta) -> timedelta:
-    """The sum of all limits plus a day: only a job whose workflow can't run reaches it."""
+    """The sum of all limits plus a day: only a job whose workflow can't run reaches it.
+
+    It is fixed at the start, and the limit of the processing time isn't: the highest counts.
+    """
     waits = LONGEST_RETRY_AFTER * request.max_attempts
     return (
         delay
         + request.queue_timeout
-        + request.timeout
+        + LONGEST_PROCESSING
         + LIMIT_EXTENSION * MAX_EXTENSIONS
         + TOTAL_PAUSE_LIMIT
         + waits

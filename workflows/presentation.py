@@ -1,7 +1,7 @@
 """What people read about a job in the Temporal Web UI and CLI, as Markdown where they render it."""
 
 from workflows.job_record import JobRecord
-from workflows.messages import ImageJobInput
+from workflows.messages import Amendment, ImageJobInput
 from workflows.state_machine import allowed_events
 
 # The server refuses a longer summary; details may be fifty times as long.
@@ -48,9 +48,18 @@ def current_details(record: JobRecord, refused: str | None) -> str:
         lines.append(f"- asked for and not yet carried out: {record.status.pending_request}")
     allowed = ", ".join(allowed_events(record.state)) or "nothing: this state is final"
     lines.append(f"- allowed now: {allowed}")
+    if record.status.amendments:
+        lines.append(f"- {_amended(record.status.amendments[-1])}")
     if refused:
         lines.append(f"- last refusal: {refused}")
     return "\n".join(lines)
+
+
+def _amended(last: Amendment) -> str:
+    told = {"priority": last.priority, "timeout_seconds": last.timeout_seconds}
+    changed = ", ".join(f"{name} {value}" for name, value in told.items() if value is not None)
+    why = f": {last.message}" if last.message else ""
+    return f"last amended to {changed} by {last.source}{why}"
 
 
 def _shorten(text: str, limit: int) -> str:

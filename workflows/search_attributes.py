@@ -88,11 +88,13 @@ def label_entries(labels: Mapping[str, str]) -> list[str]:
 
 
 def current_search_attributes(record: JobRecord) -> list[SearchAttributeUpdate[Any]]:
-    """What to upsert after a transition."""
+    """What to upsert after a transition, or a change of the priority."""
     updates: list[SearchAttributeUpdate[Any]] = [
         JOB_STATE.value_set(record.state.value),
         JOB_UPDATED_AT.value_set(record.updated_at),
     ]
+    if record.status.priority is not None:
+        updates.append(JOB_PRIORITY.value_set(record.status.priority))
     if record.status.worker:
         updates.append(JOB_WORKER.value_set(record.status.worker))
     return updates

@@ -21,6 +21,19 @@ def priority_of(key: int) -> int:
     return min(max(10 - key, 0), 9)
 
 
+def task_priority(request: ImageJobInput, priority: int) -> Priority:
+    """Where a job's tasks stand in their queues: by priority, and by fairness within it.
+
+    The weight is that of the moment when the job was asked for: a job keeps it, as it keeps its
+    tenant, and Temporal counts each task with its own.
+    """
+    return Priority(
+        priority_key=priority_key(priority),
+        fairness_key=request.tenant,
+        fairness_weight=request.fairness_weight,
+    )
+
+
 def start_options(
     job_id: str,
     request: ImageJobInput,
@@ -37,9 +50,7 @@ def start_options(
         "task_timeout": options.WORKFLOW_TASK_TIMEOUT,
         "memo": initial_memo(request),
         "search_attributes": initial_search_attributes(request, now),
-        "priority": Priority(
-            priority_key=priority_key(request.priority), fairness_key=request.tenant
-        ),
+        "priority": task_priority(request, request.priority),
         "static_summary": presentation.static_summary(request),
         "static_details": presentation.static_details(job_id, request),
     }

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from workflows.messages import ControlNote
+from workflows.amending import MAX_AMENDMENTS, AmendNote
+from workflows.notes import ControlNote
 from workflows.state_machine import JobEvent, JobState, allowed_events
 
 
@@ -11,23 +12,29 @@ class Wishes:
     """Wishes survive until they are granted or taken back; cancel is never taken back.
 
     `stopping` means that the running attempt was already told to stop for the pause: from then on
-    a resume can only follow the pause, not undo it.
+    a resume can only follow the pause, not undo it. Amendments count in the order they came in.
     """
 
     cancel: ControlNote | None = None
     pause: ControlNote | None = None
     resume: ControlNote | None = None
+    amendments: tuple[AmendNote, ...] = ()
     stopping: bool = False
 
     @property
     def call_for_action(self) -> bool:
         """Whether a running attempt has to be disturbed."""
-        return self.cancel is not None or (self.pause is not None and not self.stopping)
+        return bool(self.cancel or self.call_for_pause or self.amendments)
+
+    @property
+    def call_for_pause(self) -> bool:
+        """Whether a running attempt has yet to be told to stop for a pause."""
+        return self.pause is not None and not self.stopping
 
     @property
     def any(self) -> bool:
         """Whether a waiting job has something to look at."""
-        return bool(self.cancel or self.pause or self.resume)
+        return bool(self.cancel or self.pause or self.resume or self.amendments)
 
     def ask_cancel(self, note: ControlNote, state: JobState) -> str | None:
         """Note the wish; returns why it is refused, if it is."""
@@ -55,6 +62,20 @@ class Wishes:
         else:
             self.resume = self.resume or note
         return None
+
+    def ask_amend(self, note: AmendNote, state: JobState, amended: int) -> str | None:
+        """Note the wish, for a job that was `amended` so often; returns why it is refused."""
+        if state.is_terminal:
+            return f"AMEND was refused: the job is {state}, which is final"
+        if amended + len(self.amendments) >= MAX_AMENDMENTS:
+            return f"AMEND was refused: a job is amended at most {MAX_AMENDMENTS} times"
+        self.amendments = (*self.amendments, note)
+        return None
+
+    def amendments_granted(self) -> tuple[AmendNote, ...]:
+        """The job is as these want it."""
+        granted, self.amendments = self.amendments, ()
+        return granted
 
     def pause_granted(self) -> ControlNote | None:
         """The job is paused: what the wish said."""

@@ -49,6 +49,13 @@ CONTROL: dict[int | str, dict[str, Any]] = {
     404: NOT_FOUND,
     503: UNAVAILABLE,
 }
+AMEND: dict[int | str, dict[str, Any]] = {
+    **CONTROL,
+    200: {"description": "The job is as it was asked to be; `amendments` says since when"},
+    202: CONTROL[202]
+    | {"description": "The change is on record and will be made, whatever dies meanwhile"},
+    409: problem("The job is over, or only a waiting one can be changed like this"),
+}
 REFUSED = problem("The job's state doesn't allow it; see `current_state` and `allowed_events`")
 ACCEPTED_HEADERS = {
     "Location": {"description": "The job", "schema": {"type": "string"}},

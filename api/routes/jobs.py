@@ -1,4 +1,4 @@
-"""`/v1/jobs`: start a job, read it, cancel, pause and resume it."""
+"""`/v1/jobs`: start a job, read it, amend, cancel, pause and resume it."""
 
 from datetime import timedelta
 from typing import Annotated
@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Query, Response
 
 from api.addresses import Addresses, job_path
+from api.amending_schemas import AmendJobRequest
 from api.chains import Chains
 from api.control import goes_on
 from api.dependencies import (
@@ -25,6 +26,7 @@ from api.openapi import FAULT, UNAVAILABLE, problem
 from api.presenter import present_job
 from api.routes.documented import (
     ACCEPTED_HEADERS,
+    AMEND,
     BODY,
     CONTROL,
     ETAG,
@@ -144,6 +146,20 @@ async def read_job(
     if matches(if_none_match, tag):
         return Response(status_code=304, headers={"ETag": tag})
     return Response(body, media_type="application/json", headers={"ETag": tag})
+
+
+@router.patch("/{job_id}", response_model=JobResponse, summary="Amend a job", responses=AMEND)
+async def amend_job(
+    job_id: JobId,
+    asked: AmendJobRequest,
+    response: Response,
+    wishes: ControlDependency,
+    chains: ChainsDependency,
+    addresses: AddressesDependency,
+) -> JobResponse:
+    """Change the priority of a job that waits, or the time limit of one that is not over."""
+    amended = await wishes.amend(job_id, asked)
+    return await _controlled(chains, amended.view, addresses, response, is_done=amended.is_done)
 
 
 @router.post(

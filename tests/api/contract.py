@@ -13,9 +13,11 @@ from workflows.state_machine import JobState, allowed_events
 JOB_KEYS = {
     *("id", "type", "state", "done", "pending_request", "waiting_for", "progress"),
     *("attempt", "max_attempts", "worker", "priority", "tenant"),
+    "timeout_seconds",
     *("created_at", "started_at", "updated_at", "finished_at", "deadline_at"),
     *("request", "result", "error", "predecessor_id", "successor_id", "chain"),
     "retry_of",
+    "amendments",
     *("extensions", "transitions", "allowed_events", "links"),
 }
 DEFAULTS = {

@@ -201,6 +201,8 @@ async def test_job_that_takes_no_more_signals_can_still_be_cancelled(
             await api.post(f"{path_of(handle)}/{call}")
         told = problem(await api.post(f"{path_of(handle)}/resume"), 409, "SIGNALS_USED_UP")
         assert told["current_state"] == "PAUSED"
+        amended = await api.patch(path_of(handle), json={"priority": 9})
+        problem(amended, 409, "SIGNALS_USED_UP")
         for _ in range(2):
             answer = job(await api.post(f"{path_of(handle)}/cancel"), 202)
             assert answer["pending_request"] == "cancel"

@@ -63,7 +63,9 @@ async def test_new_job_is_shown_in_full(deserted: httpx.AsyncClient) -> None:
         "attempt": 0,
         "max_attempts": 3,
         "priority": 5,
+        "timeout_seconds": 1800,
         "tenant": "default",
+        "amendments": [],
         "extensions": [],
         "transitions": [],
         **dict.fromkeys(

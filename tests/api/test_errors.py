@@ -50,7 +50,7 @@ async def test_unknown_path_is_not_found_and_leads_nowhere(
     [
         ("/v1/jobs", "GET, HEAD, POST"),
         ("/v1/stats", "GET, HEAD"),
-        ("/v1/jobs/x", "GET, HEAD"),
+        ("/v1/jobs/x", "GET, HEAD, PATCH"),
         ("/v1/jobs/x/image", "GET, HEAD"),
         ("/v1/jobs/x/cancel", "POST"),
         ("/healthz", "GET, HEAD"),

@@ -50,6 +50,7 @@ def test_operations_have_stable_readable_ids(document: Document) -> None:
         "GET /v1/bulk/{bulk_id}": "read_bulk",
         "GET /v1/jobs": "list_jobs",
         "GET /v1/jobs/{job_id}": "read_job",
+        "PATCH /v1/jobs/{job_id}": "amend_job",
         "POST /v1/jobs/{job_id}/retry": "retry_job",
         "GET /v1/jobs/{job_id}/events": "listen_to_job",
         "GET /v1/jobs/{job_id}/image": "fetch_image",

@@ -40,7 +40,8 @@ from workflows.bulk_messages import BulkOrder
 from workflows.bulk_reading import start_bulk
 from workflows.callbacks import all_messages
 from workflows.listing import JobFilter
-from workflows.messages import ControlNote, JobView
+from workflows.messages import JobView
+from workflows.notes import ControlNote
 from workflows.search_attributes import register_search_attributes
 from workflows.state_machine import JobState
 
@@ -231,6 +232,22 @@ async def timed_out(stage: Stage) -> JobHandle:
         return await _end(await stage.start(timeout_seconds=10))
 
 
+async def amended(stage: Stage) -> JobHandle:
+    """Gets another place in the queue, and another limit while it is worked on."""
+    released = asyncio.Event()
+    async with stage.deciding():
+        handle = await stage.start(priority=2)
+        await stage.until_decided(handle)
+        await handle.signal("amend", {"priority": 8, "source": "api:anne", "message": "urgent"})
+        await stage.until(handle, JobState.PENDING, lambda view: bool(view.status.amendments))
+        async with stage.working(stage.work(when(released))):
+            await stage.until(handle, JobState.PROCESSING, _moves)
+            await handle.signal("amend", {"timeout_seconds": 7200})
+            await stage.until(handle, JobState.PROCESSING, lambda v: v.timeout_seconds == 7200)
+            released.set()
+            return await _end(handle)
+
+
 async def chained(stage: Stage) -> JobHandle:
     """Its label is to be removed: it ends once its successor is there."""
     async with stage.deciding(), stage.working(stage.work(succeed)):
@@ -278,6 +295,7 @@ LIVES: tuple[Life, ...] = (
     terminated,
     extended,
     timed_out,
+    amended,
     chained,
     removal,
     told,

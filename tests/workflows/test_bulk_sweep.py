@@ -19,7 +19,8 @@ from workflows.bulk_messages import BulkAction, BulkOrder, BulkProgress, CarryOu
 from workflows.bulk_reading import start_bulk
 from workflows.bulk_sweep import BulkActivities
 from workflows.listing import JobFilter
-from workflows.messages import ControlNote, job_id_of
+from workflows.messages import job_id_of
+from workflows.notes import ControlNote
 from workflows.options import BULK_QUIET
 from workflows.search_attributes import register_search_attributes
 from workflows.state_machine import JobState

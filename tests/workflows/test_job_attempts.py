@@ -22,7 +22,8 @@ from tests.workflows.pure import (
 )
 from workflows import options
 from workflows.job import Job
-from workflows.messages import MAX_MESSAGE_LENGTH, ControlNote
+from workflows.messages import MAX_MESSAGE_LENGTH
+from workflows.notes import ControlNote
 from workflows.outcomes import AttemptFailure
 from workflows.state_machine import IllegalTransitionError, JobState
 

@@ -21,7 +21,7 @@ from tests.workflows.pure import (
 )
 from workflows import options
 from workflows.job import Job
-from workflows.messages import ControlNote
+from workflows.notes import ControlNote
 from workflows.outcomes import AttemptFailure
 from workflows.state_machine import JobState
 
@@ -43,7 +43,7 @@ def test_processing_time_is_summed_over_attempts_and_stands_still_in_between() -
     clock.pass_seconds(5000)
     claim(job)
     clock.pass_seconds(20)
-    assert job.processing_left == timedelta(seconds=50)
+    assert job.limits.processing_left == timedelta(seconds=50)
 
 
 def test_deadline_is_shown_while_the_job_is_processed_and_only_then() -> None:
@@ -72,10 +72,10 @@ def test_queue_time_counts_only_since_the_job_could_start() -> None:
     job = new_job(clock, queue_timeout_seconds=100)
     job.record.update(startable_at=START + timedelta(seconds=500))
     clock.pass_seconds(400)
-    assert job.delay == timedelta(seconds=100)
-    assert job.queue_time_left == timedelta(seconds=100)
+    assert job.limits.delay == timedelta(seconds=100)
+    assert job.limits.queue_time_left == timedelta(seconds=100)
     clock.pass_seconds(130)
-    assert job.queue_time_left == timedelta(seconds=70)
+    assert job.limits.queue_time_left == timedelta(seconds=70)
 
 
 def test_wait_in_the_queue_costs_nothing_of_the_processing_time() -> None:
@@ -83,7 +83,7 @@ def test_wait_in_the_queue_costs_nothing_of_the_processing_time() -> None:
     job = new_job(clock, timeout_seconds=60)
     clock.pass_seconds(180)
     claim(job)
-    assert job.processing_left.total_seconds() == 60
+    assert job.limits.processing_left.total_seconds() == 60
     clock.pass_seconds(59)
     job.settle(SUCCEEDED)
     assert job.state is JobState.SUCCESS
@@ -94,9 +94,9 @@ def test_wait_before_a_retry_is_no_queue_time() -> None:
     job = claimed_job(clock, queue_timeout_seconds=100)
     job.settle(failure(ErrorKind.RATE_LIMITED, retry_after_seconds=300))
     clock.pass_seconds(300)
-    assert job.queue_time_left == timedelta(seconds=100)
+    assert job.limits.queue_time_left == timedelta(seconds=100)
     clock.pass_seconds(10)
-    assert job.queue_time_left == timedelta(seconds=90)
+    assert job.limits.queue_time_left == timedelta(seconds=90)
 
 
 def test_queue_time_is_summed_over_the_jobs_life() -> None:
@@ -107,15 +107,15 @@ def test_queue_time_is_summed_over_the_jobs_life() -> None:
     clock.pass_seconds(1000)
     job.settle(loss())
     clock.pass_seconds(40)
-    assert job.queue_time_left == timedelta(seconds=20)
+    assert job.limits.queue_time_left == timedelta(seconds=20)
 
 
 def test_pause_is_neither_queue_nor_processing_time() -> None:
     clock = Clock()
     job = new_job(clock)
     pause_and_resume(job, clock, 5000)
-    assert job.queue_time_left == job.request.queue_timeout
-    assert job.processing_left == job.request.timeout
+    assert job.limits.queue_time_left == job.request.queue_timeout
+    assert job.limits.processing_left.total_seconds() == job.request.timeout_seconds
 
 
 def test_pauses_are_summed_up_to_their_own_limit() -> None:
@@ -123,11 +123,11 @@ def test_pauses_are_summed_up_to_their_own_limit() -> None:
     job = new_job(clock)
     for _ in range(2):
         pause_and_resume(job, clock, timedelta(days=10).total_seconds())
-    assert job.pause_left == timedelta(days=10)
+    assert job.limits.pause_left == timedelta(days=10)
     job.wishes.ask_pause(ControlNote(), job.state)
     job.grant_wishes()
     clock.pass_seconds(timedelta(days=10).total_seconds())
-    assert job.pause_left == timedelta(0)
+    assert job.limits.pause_left == timedelta(0)
     job.time_out_paused()
     assert job.state is JobState.TIMEOUT_CANCELLED
     assert job.record.transitions[-1].message == "the job was paused for longer than 30 days in all"
@@ -188,12 +188,12 @@ def test_extension_is_carried_over_to_the_next_attempt(end: AttemptFailure | Wor
     job = claimed_job(clock, timeout_seconds=100)
     clock.pass_seconds(103)
     assert job.judge_limit(0.0) == timedelta(minutes=2)
-    assert job.processing_left == timedelta(minutes=2)
+    assert job.limits.processing_left == timedelta(minutes=2)
     clock.pass_seconds(20)
     job.settle(end)
     clock.pass_seconds(500)
     claim(job)
-    assert job.processing_left == timedelta(seconds=100)
+    assert job.limits.processing_left == timedelta(seconds=100)
     assert job.record.status.deadline_at == clock.now + timedelta(seconds=100)
     assert len(job.record.status.extensions) == 1
 
@@ -221,13 +221,13 @@ def test_permanent_error_wins_over_the_limit() -> None:
 def test_beginning_an_attempt_is_no_movement() -> None:
     clock = Clock()
     job = claimed_job(clock, timeout_seconds=100)
-    assert job.idle_before >= options.RECENT_PROGRESS
+    assert job.limits.idle_before >= options.RECENT_PROGRESS
     clock.pass_seconds(30)
     job.settle(loss())
     claim(job)
-    assert job.idle_before >= options.RECENT_PROGRESS + timedelta(seconds=30)
+    assert job.limits.idle_before >= options.RECENT_PROGRESS + timedelta(seconds=30)
     clock.pass_seconds(70)
-    assert job.judge_limit(job.idle_before.total_seconds() + 70) is None
+    assert job.judge_limit(job.limits.idle_before.total_seconds() + 70) is None
     assert job.record.transitions[-1].message.endswith("without progress for 100 s")
 
 
@@ -237,11 +237,11 @@ def test_movement_of_an_earlier_attempt_counts_from_its_end() -> None:
     clock.pass_seconds(30)
     job.settle(loss(progress=at_step(3)))
     claim(job)
-    assert job.idle_before == timedelta(0)
+    assert job.limits.idle_before == timedelta(0)
     clock.pass_seconds(25)
     job.settle(loss())
     claim(job)
-    assert job.idle_before == timedelta(seconds=25)
+    assert job.limits.idle_before == timedelta(seconds=25)
 
 
 def test_result_that_comes_after_an_extension_is_a_success() -> None:
@@ -258,9 +258,9 @@ def test_clock_that_is_set_back_makes_no_negative_time_and_no_backward_story() -
     clock.pass_seconds(10)
     claim(job)
     clock.pass_seconds(-3600)
-    assert job.processing_left == timedelta(seconds=100)
+    assert job.limits.processing_left == timedelta(seconds=100)
     job.settle(loss())
-    assert job.queue_time_left == timedelta(seconds=90)
+    assert job.limits.queue_time_left == timedelta(seconds=90)
     claim(job)
     job.settle(SUCCEEDED)
     times = [transition.at for transition in job.record.transitions]
@@ -278,10 +278,10 @@ def test_execution_timeout_outlasts_every_limit_together() -> None:
     longest = (
         timedelta(hours=5)
         + request.queue_timeout
-        + request.timeout
+        + options.LONGEST_PROCESSING
         + extensions
         + options.TOTAL_PAUSE_LIMIT
         + 10 * options.LONGEST_RETRY_AFTER
     )
     assert options.execution_timeout(request, timedelta(hours=5)) > longest
-    assert options.work_timeout(request) > request.timeout + extensions
+    assert options.LONGEST_PROCESSING + extensions < options.WORK_TIMEOUT

@@ -116,7 +116,7 @@ def test_only_what_changed_is_written_again() -> None:
     job = new_job(Clock())
     claim(job)
     assert set(job.record.changed_memo()) == {"transition-0001", "status"}
-    assert not job.record.has_untold_transitions
+    assert not job.record.has_untold_attributes
     assert job.record.changed_memo() == {}
     job.settle(SUCCEEDED)
     assert set(job.record.changed_memo()) == {"transition-0002", "status"}

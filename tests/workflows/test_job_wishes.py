@@ -22,7 +22,7 @@ from tests.workflows.pure import (
 )
 from workflows import options
 from workflows.job import Job
-from workflows.messages import NOTHING_SENT, ControlNote, control_note
+from workflows.notes import NOTHING_SENT, ControlNote, control_note
 from workflows.outcomes import AttemptFailure
 from workflows.state_machine import JobState
 from workflows.wishes import Wishes

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from itertools import pairwise
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -24,6 +25,12 @@ from workflows.messages import JobView
 from workflows.state_machine import TRANSITIONS, JobState
 
 SIGNALS = ("cancel", "pause", "resume", "pasue")
+AMENDMENTS = {
+    "urgent": {"priority": 8},
+    "not urgent": {"priority": 2},
+    "longer": {"timeout_seconds": 86_400},
+    "shorter and urgent": {"timeout_seconds": 600, "priority": 8},
+}
 RETRIED = tuple(kind for kind in ErrorKind if not kind.is_permanent and kind.name != "TIMEOUT")
 
 
@@ -55,7 +62,10 @@ attempts = st.lists(
 )
 # A pause of none lets a signal and a result meet in one workflow task.
 wishes = st.lists(
-    st.tuples(st.sampled_from([*SIGNALS, "native cancel"]), st.sampled_from([0.0, 0.0, 0.03, 0.1])),
+    st.tuples(
+        st.sampled_from([*SIGNALS, *AMENDMENTS, "native cancel"]),
+        st.sampled_from([0.0, 0.0, 0.03, 0.1]),
+    ),
     max_size=6,
 )
 
@@ -88,6 +98,8 @@ async def ask(handle: JobHandle, wish: str) -> None:
     with contextlib.suppress(RPCError):
         if wish == "native cancel":
             await handle.cancel()
+        elif wish in AMENDMENTS:
+            await handle.signal("amend", AMENDMENTS[wish])
         else:
             await handle.signal(wish)
 
@@ -125,5 +137,8 @@ def check(view: JobView, asked: list[tuple[str, float]]) -> None:
     assert (view.status.error is not None) == has_failed
     assert view.status.pending_request is None
     assert view.status.attempt <= 4
+    priorities = [a.priority for a in view.status.amendments if a.priority is not None]
+    assert view.priority == [5, *priorities][-1]
+    assert all(a != b for a, b in pairwise([5, *priorities]))
     if view.state is JobState.CANCELLED:
         assert {"cancel", "native cancel"} & {wish for wish, _ in asked}
