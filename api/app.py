@@ -23,6 +23,7 @@ from api.openapi import DescribedApp
 from api.routes import batches, events, fleet, health, images, jobs, lists, tasks
 from api.settings import ApiSettings
 from api.watching import Watches
+from workflows.presence import Presence
 from workflows.reading import JobReader
 from workflows.search_attributes import register_search_attributes
 
@@ -58,11 +59,14 @@ def create_app(client: Client, store: ArtifactStore, settings: ApiSettings) -> F
     app.state.store = store
     app.state.public_url = settings.public_url
     app.state.max_body_bytes = settings.max_body_bytes
+    # One for all, so that whatever they look at together is looked at once.
+    presence = Presence(client)
+    reader = JobReader(client, store, in_part=True, presence=presence)
     waiting = WaitingJobs(client, settings.tenant_max_waiting)
-    app.state.jobs = Jobs(client, store, tuple(settings.engine_classes), waiting)
-    app.state.watches = Watches(JobReader(client, store, in_part=True), app.state.stopping)
+    app.state.jobs = Jobs(client, store, reader, tuple(settings.engine_classes), waiting)
+    app.state.watches = Watches(reader, app.state.stopping)
     app.state.lists = JobLists(client)
-    app.state.fleet = Fleet(client, tuple(settings.engine_classes))
+    app.state.fleet = Fleet(client, tuple(settings.engine_classes), presence)
     app.state.keys = KeyRing(store, may_be_open=settings.may_be_open)
     app.state.links = Links(store, settings.link_seconds)
     limit = RequestLimit(settings.tenant_requests_per_second)

@@ -32,10 +32,10 @@ class EngineStanding:
 class Fleet:
     """The service as a whole, and the figures of each tenant's jobs."""
 
-    def __init__(self, client: Client, engines: tuple[str, ...]) -> None:
+    def __init__(self, client: Client, engines: tuple[str, ...], presence: Presence) -> None:
         self._client = client
         self._engines = engines
-        self._presence = Presence(client)
+        self._presence = presence
         # A tenant has a key, so that there are no more of them than people have made.
         self._stats: dict[str, Remembered[JobStats]] = {}
         self._workers = Remembered(lambda: read_fleet(client), _FLEET_SECONDS)

@@ -62,6 +62,7 @@ class Jobs:
         self,
         client: Client,
         store: ArtifactStore,
+        reader: JobReader,
         engines: tuple[str, ...],
         waiting: WaitingJobs,
     ) -> None:
@@ -70,7 +71,7 @@ class Jobs:
         self._engines = engines
         self._waiting = waiting
         self._caller = Caller()
-        self._reader = JobReader(client, store, in_part=True)
+        self._reader = reader
 
     def of(self, caller: Caller) -> "Jobs":
         """The jobs of this caller, read by what all callers share."""

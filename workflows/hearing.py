@@ -1,6 +1,6 @@
 """What was asked of a job: the wishes that its record shows, and the signals nobody has heard."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -62,20 +62,36 @@ def asked_on_record(view: JobView) -> Asked:
     return Asked(view.state, Wishes(pause=pause, stopping=is_stopping))
 
 
-async def asked_in_all(
-    view: JobView, events: AsyncIterator[HistoryEvent], before: datetime | None = None
+@dataclass(frozen=True)
+class Unheard:
+    """A signal that waits in a job's history for a workflow task to handle it."""
+
+    signal: str
+    at: datetime
+
+
+async def unheard_signals(events: AsyncIterator[HistoryEvent]) -> tuple[Unheard, ...]:
+    """The signals after the last workflow task of a history, in order."""
+    unheard: tuple[Unheard, ...] = ()
+    async for event in events:
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+            unheard = ()
+        elif signal := _signal_of(event):
+            unheard += (Unheard(signal, event.event_time.ToDatetime(tzinfo=UTC)),)
+    return unheard
+
+
+def asked_in_all(
+    view: JobView, unheard: Iterable[Unheard], before: datetime | None = None
 ) -> Asked:
-    """What the job was asked, with the signals in its history that no task has handled yet.
+    """What the job was asked, with the signals that no task has handled yet.
 
     With `before` the signals count that have been waiting since then.
     """
-    heard = asked = asked_on_record(view)
-    async for event in events:
-        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
-            asked = heard
-        elif before is None or event.event_time.ToDatetime(tzinfo=UTC) < before:
-            signal = _signal_of(event)
-            asked = asked.after(signal) if signal else asked
+    asked = asked_on_record(view)
+    for one in unheard:
+        if before is None or one.at < before:
+            asked = asked.after(one.signal)
     return asked
 
 

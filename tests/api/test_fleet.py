@@ -2,33 +2,20 @@
 
 import asyncio
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import httpx
 from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
-from temporalio.runtime import Runtime, TelemetryConfig
 
 from activities.artifacts import LocalArtifactStore
 from api.app import create_app
 from api.settings import ApiSettings
 from tests.api.conftest import asking
 from tests.api.stage import hold, paint, working
+from tests.heartbeats import beating
 from workflows.messages import generate_task_queue
 
 Told = dict[str, Any]
-
-
-async def beating(client: Client, identity: str) -> Client:
-    """A client whose workers are heard of every second."""
-    runtime = Runtime(telemetry=TelemetryConfig(), worker_heartbeat_interval=timedelta(seconds=1))
-    return await Client.connect(
-        client.service_client.config.target_host,
-        data_converter=pydantic_data_converter,
-        identity=identity,
-        runtime=runtime,
-    )
 
 
 async def ask_until(
