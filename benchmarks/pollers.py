@@ -26,13 +26,21 @@ from activities.models import GenerationParameters
 from benchmarks.keep_alive import Connection
 from benchmarks.looking import Look, asked_so_far
 from benchmarks.stack import process, scratch_folder, temporal_server, until_ready
+from tests.end_to_end.gated_jobs import GATED_ENGINE
 from tests.end_to_end.stack import free_port
 from workflows.messages import ImageJobInput
 from workflows.submission import start_job
 
-# Large, so that the one slot is busy for longer than is measured.
-_LONG = {"prompt": "a lighthouse", "width": 2048, "height": 2048, "num_inference_steps": 150}
 _SHORT = {"prompt": "a lake", "width": 64, "height": 64, "num_inference_steps": 1}
+# It waits for a file that never comes, and uses no processor meanwhile.
+_HELD = {**_SHORT, "priority": 9, "engine_options": {"gate": "/nowhere/gate", "gate_after": 1}}
+_SETTINGS = {
+    "DARKROOM_ENGINES": GATED_ENGINE,
+    "DARKROOM_GENERATE_SLOTS": "1",
+    "DARKROOM_STALL_STEP_SECONDS": "3600",
+    "DARKROOM_TENANT_REQUESTS_PER_SECOND": "0",
+    "DARKROOM_TENANT_MAX_WAITING": "0",
+}
 _STARTS_AT_ONCE = 50
 _CALLS = (
     "DescribeWorkflowExecution",
@@ -78,7 +86,8 @@ class Stand:
             async with gate:
                 job_id = uuid4().hex
                 parameters = GenerationParameters(prompt="a lake", seed=1)
-                await start_job(self._client, job_id, ImageJobInput(parameters=parameters))
+                request = ImageJobInput(parameters=parameters, engine="gated")
+                await start_job(self._client, job_id, request)
                 return job_id
 
         return list(await asyncio.gather(*(start() for _ in range(count))))
@@ -125,18 +134,23 @@ async def _prepare(stand: Stand, jobs: int) -> tuple[list[str], list[str]]:
         for job_id in done:
             while not json.loads(await connection.get(f"/v1/jobs/{job_id}"))["done"]:
                 await asyncio.sleep(0.05)
-        busy = json.loads(await connection.post("/v1/jobs", {**_LONG, "priority": 9}))["id"]
+        busy = json.loads(await connection.post("/v1/jobs", _HELD))["id"]
         while json.loads(await connection.get(f"/v1/jobs/{busy}"))["state"] != "PROCESSING":
             await asyncio.sleep(0.05)
-        waiting = await stand.start_waiting(jobs)
-        # All are queued, and the line is known.
-        last = f"/v1/jobs/{waiting[-1]}"
-        while "ahead" not in (json.loads(await connection.get(last))["waiting_for"] or ""):
+    waiting = await stand.start_waiting(jobs)
+    # One that was idle is closed.
+    async with Connection(stand.port) as connection:
+        while await _queued(connection) < jobs:
             await asyncio.sleep(0.2)
         for job_id in (waiting[0], waiting[jobs // 2], waiting[-1]):
             told = json.loads(await connection.get(f"/v1/jobs/{job_id}"))
             print(f"job {waiting.index(job_id)} of {jobs}: {told['waiting_for']}")
     return waiting, done
+
+
+async def _queued(connection: Connection) -> int:
+    [engine] = json.loads(await connection.get("/v1/engines"))["engines"]
+    return int(engine["backlog"]["waiting"])
 
 
 async def _measure(stand: Stand, args: argparse.Namespace) -> None:
@@ -169,18 +183,9 @@ async def main() -> None:
             temporal_server(folder, "--metrics-port", str(metrics_port))
         )
         address = server.client.service_client.config.target_host
-        slots = {"DARKROOM_GENERATE_SLOTS": "1"}
-        stack.enter_context(process("worker.py", address=address, folder=folder, **slots))
-        limits = {"DARKROOM_TENANT_REQUESTS_PER_SECOND": "0", "DARKROOM_TENANT_MAX_WAITING": "0"}
-        pid = stack.enter_context(
-            process(
-                *("-m", "api"),
-                address=address,
-                folder=folder,
-                DARKROOM_API_PORT=str(port),
-                **limits,
-            )
-        )
+        stack.enter_context(process("worker.py", address=address, folder=folder, **_SETTINGS))
+        settings = {**_SETTINGS, "DARKROOM_API_PORT": str(port)}
+        pid = stack.enter_context(process("-m", "api", address=address, folder=folder, **settings))
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
             await until_ready(http)
         metrics = f"http://127.0.0.1:{metrics_port}/metrics"

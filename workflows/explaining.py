@@ -8,7 +8,7 @@ from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.service import RPCError
 
 from workflows.hearing import Asked, Unheard, asked_in_all, unheard_signals
-from workflows.line import Lines, place_of
+from workflows.line import Line, Lines, place_of
 from workflows.messages import ImageJobInput, JobView, with_status, workflow_id_for
 from workflows.presence import Presence, QueuePresence
 from workflows.remembering import RememberedEach
@@ -81,8 +81,8 @@ class Explainer:
         presence = await self._presence.of_activities(route.task_queue)
         if not presence.is_served:
             return f"no worker {route.purpose}"
-        ahead = await self._ahead(request, description, startable_at, presence)
-        return f"a free worker; about {ahead} jobs ahead" if ahead else "a free worker"
+        ahead = await self._told_ahead(request, description, startable_at, presence)
+        return f"a free worker; {ahead}" if ahead else "a free worker"
 
     async def _why_unclaimed(
         self, description: WorkflowExecutionDescription, attempt: PendingActivityInfo
@@ -93,26 +93,30 @@ class Explainer:
             return _NOBODY_DECIDES
         return f"the worker {attempt.last_worker_identity}, which has it, to begin"
 
-    async def _ahead(
+    async def _told_ahead(
         self,
         request: ImageJobInput,
         description: WorkflowExecutionDescription,
         startable_at: datetime | None,
         presence: QueuePresence,
-    ) -> int:
-        """About how many jobs come first: no more than wait now, as the line was lately."""
+    ) -> str:
+        """How many jobs come first: no more than wait now, as the line was lately."""
         # The job itself is in the backlog.
         most = max(0, presence.ahead_of(priority_key(request.priority)) - 1)
         if not most:
-            return 0
+            return ""
+        line = await self._line(request)
+        if line is None:
+            return f"at most {most} jobs ahead"
+        ahead = min(most, line.ahead_of(place_of(request, description, startable_at)))
+        return f"about {ahead} jobs ahead" if ahead else ""
+
+    async def _line(self, request: ImageJobInput) -> Line | None:
         try:
-            line = await self._lines.of(request)
+            return await self._lines.of(request)
         # Without the rows of visibility the number of tasks is what is known.
         except (RPCError, TimeoutError):
-            line = None
-        if line is None:
-            return most
-        return min(most, line.ahead_of(place_of(request, description, startable_at)))
+            return None
 
     async def asked(self, view: JobView) -> Asked:
         """What was asked of the job up to now, heard or not."""

@@ -6,7 +6,7 @@ visibility has every waiting job with its priority, its tenant and its time, in 
 
 import json
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -33,12 +33,14 @@ from workflows.times import in_utc
 _ROWS_PER_CALL = 200
 # Beyond this only the number of those that wait is told.
 _MOST_ROWS = 10_000
-# Short lines move fast; a long one takes seconds to read, and is read again when twenty times as
-# much has gone by.
+# Short lines move fast; a long one takes seconds to read, and is read again when ten times as much
+# has gone by.
 _EVERY_SECONDS = 2.0
+_REST = 10
 _MOST_LINES = 1000
-# A reader doesn't wait long for a thing that is only about.
+# A reader doesn't wait long for a thing that is only about; longer where nothing is known yet.
 _PATIENCE_SECONDS = 0.5
+_FIRST_PATIENCE_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -84,11 +86,13 @@ class Lines:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._lines = RememberedEach(self._read, _EVERY_SECONDS, most=_MOST_LINES)
+        self._lines = RememberedEach(self._read, _EVERY_SECONDS, most=_MOST_LINES, rest=_REST)
 
     async def of(self, request: ImageJobInput) -> Line | None:
         """The line that a job of this request stands in; None where it isn't known (yet)."""
-        return await self._lines.of(line_query(request)).newest_within(_PATIENCE_SECONDS)
+        line = self._lines.of(line_query(request))
+        patience = _PATIENCE_SECONDS if line.has_answer else _FIRST_PATIENCE_SECONDS
+        return await line.newest_within(patience)
 
     async def _read(self, query: str) -> Line | None:
         """None where it is too long: the newest come first, and the oldest would be missing."""
@@ -114,33 +118,52 @@ def place_of(
     request: ImageJobInput, execution: WorkflowExecution, startable_at: datetime | None
 ) -> Place:
     """The place of a job that could start at a time, or as soon as it was PENDING."""
-    return Place(
-        priority_key(request.priority), request.tenant, _waiting_since(execution, startable_at)
-    )
+    key = priority_key(request.priority)
+    return Place(key, request.tenant, _waiting_since(execution, startable_at))
 
 
 def _place_of_row(row: WorkflowExecution) -> Place:
-    attributes = row.typed_search_attributes
+    priority, tenant = _attribute(row, JOB_PRIORITY.name), _attribute(row, JOB_TENANT.name)
     return Place(
-        priority_key(attributes.get(JOB_PRIORITY) or 0),
-        attributes.get(JOB_TENANT) or DEFAULT_TENANT,
+        priority_key(priority if isinstance(priority, int) else 0),
+        tenant if isinstance(tenant, str) else DEFAULT_TENANT,
         _waiting_since(row, _startable_at(row)),
     )
 
 
 def _waiting_since(execution: WorkflowExecution, startable_at: datetime | None) -> datetime:
     """A job's own place and its row's must be told by the same clock: that of its attributes."""
-    updated_at = execution.typed_search_attributes.get(JOB_UPDATED_AT) or execution.start_time
+    updated_at = _time(_attribute(execution, JOB_UPDATED_AT.name)) or execution.start_time
     return max(updated_at, startable_at or updated_at)
 
 
 def _startable_at(row: WorkflowExecution) -> datetime | None:
-    """What the memo says, read without its models: there are thousands of rows."""
+    fields = row.raw_info.memo.fields
+    status, request = _read(fields.get(STATUS_KEY)), _read(fields.get(REQUEST_KEY))
+    return _time(_entry(status, "startable_at")) or _time(_entry(request, "start_at"))
+
+
+def _attribute(execution: WorkflowExecution, name: str) -> Any:
+    return _read(execution.raw_info.search_attributes.indexed_fields.get(name))
+
+
+def _read(payload: Payload | None) -> Any:
+    """Without the models and the converters: there are thousands of rows.
+
+    None for what is no JSON: anybody may write to a memo.
+    """
     try:
-        fields: Mapping[str, Payload] = row.raw_info.memo.fields
-        told: Any = json.loads(fields[STATUS_KEY].data).get("startable_at")
-        told = told or json.loads(fields[REQUEST_KEY].data).get("start_at")
-        return in_utc(datetime.fromisoformat(told)) if told else None
-    # Anybody may write to a memo.
-    except (LookupError, TypeError, ValueError, AttributeError):
+        return json.loads(payload.data) if payload else None
+    except ValueError:
+        return None
+
+
+def _entry(told: Any, key: str) -> Any:
+    return told.get(key) if isinstance(told, dict) else None
+
+
+def _time(told: Any) -> datetime | None:
+    try:
+        return in_utc(datetime.fromisoformat(told)) if isinstance(told, str) else None
+    except ValueError:
         return None

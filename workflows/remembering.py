@@ -40,6 +40,11 @@ class Remembered(Generic[T]):
         # The others wait on when one gives up.
         return await asyncio.shield(self._question())
 
+    @property
+    def has_answer(self) -> bool:
+        """Whether there has been one, however old."""
+        return self._answer is not None
+
     async def anew(self) -> T:
         """The answer to the question as it is put now, which the others are told from now on."""
         answer = await self._ask()
