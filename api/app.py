@@ -66,7 +66,7 @@ def create_app(client: Client, store: ArtifactStore, settings: ApiSettings) -> F
     app.state.jobs = Jobs(client, store, reader, tuple(settings.engine_classes), waiting)
     app.state.watches = Watches(reader, app.state.stopping)
     app.state.lists = JobLists(client)
-    app.state.fleet = Fleet(client, tuple(settings.engine_classes), presence)
+    app.state.fleet = Fleet(client, store, tuple(settings.engine_classes), presence)
     app.state.keys = KeyRing(store, may_be_open=settings.may_be_open)
     app.state.links = Links(store, settings.link_seconds)
     limit = RequestLimit(settings.tenant_requests_per_second)
