@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from copy import copy
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from api.problems import (
     TemporalUnavailable,
 )
 from api.schemas import CreateJobRequest
+from workflows.chain import may_have_successor
 from workflows.hearing import Standing
 from workflows.job_record import JobRecord
 from workflows.messages import ImageJobInput, JobView, job_id_of, workflow_id_for
@@ -42,6 +44,7 @@ from workflows.submission import start_job
 MEDIA_TYPES = ("image/png", "image/jpeg", "image/webp")
 
 _STORE_SECONDS = 10.0
+_MOST_SUCCEEDED = 10_000
 
 # Exact in JavaScript, whose numbers are doubles.
 _CHOSEN_SEED_LIMIT = 2**53
@@ -72,6 +75,8 @@ class Jobs:
         self._waiting = waiting
         self._caller = Caller()
         self._reader = reader
+        # Those that were last seen to have succeeded: final, so that it can be no other now.
+        self._succeeded: OrderedDict[str, None] = OrderedDict()
 
     def of(self, caller: Caller) -> "Jobs":
         """The jobs of this caller, read by what all callers share."""
@@ -161,7 +166,19 @@ class Jobs:
         async with answered():
             view = await self._reader.read(job_id)
         self.require_own(view)
+        self._note_success(view)
         return view
+
+    def may_have_successor(self, job_id: str) -> bool:
+        """Whether it was seen here that there can be one; see `workflows.chain`."""
+        return job_id in self._succeeded
+
+    def _note_success(self, view: JobView) -> None:
+        if may_have_successor(view):
+            self._succeeded[view.id] = None
+            self._succeeded.move_to_end(view.id)
+            if len(self._succeeded) > _MOST_SUCCEEDED:
+                self._succeeded.popitem(last=False)
 
     async def read_standing(self, job_id: str) -> Standing:
         """The job, and what it was asked so far; or `JobNotFound`."""
