@@ -54,7 +54,8 @@ class Explainer:
             asked = asked_in_all(view, await self._unheard_of(description), before)
             view = with_status(view, pending_request=asked.pending_request)
         if view.state is JobState.PENDING:
-            reasons.append(await self._why_pending(view, description, attempt))
+            why = await self._why_pending(view, description, attempt, is_decided=not reasons)
+            reasons.append(why)
         elif view.state is JobState.PAUSED:
             reasons.append("paused until it is resumed")
         elif attempt is None and not reasons:
@@ -67,6 +68,8 @@ class Explainer:
         view: JobView,
         description: WorkflowExecutionDescription,
         attempt: PendingActivityInfo | None,
+        *,
+        is_decided: bool,
     ) -> str:
         request, startable_at = view.request, _startable_at(view)
         if request is None:
@@ -77,10 +80,24 @@ class Explainer:
             return "held by an operator with `temporal activity pause`; `unpause` lets it go on"
         if attempt and attempt.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED:
             return await self._why_unclaimed(description, attempt)
+        is_queued = attempt is not None or is_decided
+        return await self._why_queued(request, description, startable_at, is_queued=is_queued)
+
+    async def _why_queued(
+        self,
+        request: ImageJobInput,
+        description: WorkflowExecutionDescription,
+        startable_at: datetime | None,
+        *,
+        is_queued: bool,
+    ) -> str:
         route = work_route(request)
         presence = await self._presence.of_activities(route.task_queue)
         if not presence.is_served:
             return f"no worker {route.purpose}"
+        # It stands in no line until somebody has decided that.
+        if not is_queued:
+            return ""
         ahead = await self._told_ahead(request, description, startable_at, presence)
         return f"a free worker; {ahead}" if ahead else "a free worker"
 
@@ -149,4 +166,6 @@ def _startable_at(view: JobView) -> datetime | None:
 def _told_start(view: JobView, startable_at: datetime) -> str:
     if not view.transitions:
         return f"starts at {startable_at:%Y-%m-%dT%H:%M:%SZ}"
-    return f"next attempt in {(startable_at - datetime.now(UTC)).total_seconds():.0f} s"
+    # It may have come since.
+    wait = max(startable_at - datetime.now(UTC), timedelta(0))
+    return f"next attempt in {wait.total_seconds():.0f} s"

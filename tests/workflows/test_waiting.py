@@ -15,19 +15,19 @@ from workflows.messages import workflow_id_for
 from workflows.state_machine import JobState
 
 
-def ahead(told: str | None) -> int:
-    """How many jobs are ahead, by what a job says."""
+def ahead(told: str | None) -> int | None:
+    """How many jobs are ahead, by what a job says; None if it says something else."""
     match = re.fullmatch(r"a free worker(?:; about (\d+) jobs ahead)?", told or "")
-    assert match, told
-    return int(match[1] or 0)
+    return int(match[1] or 0) if match else None
 
 
 async def told_by_all(stage: Stage, jobs: list[JobHandle]) -> list[int]:
     """What all say, once they agree: what they say is a moment old."""
     async with asyncio.timeout(30):
         while True:
-            told = [ahead((await stage.view(one)).waiting_for) for one in jobs]
-            if sorted(told) == list(range(len(jobs))):
+            said = [ahead((await stage.view(one)).waiting_for) for one in jobs]
+            told = [number for number in said if number is not None]
+            if len(told) == len(jobs) and sorted(told) == list(range(len(jobs))):
                 return told
             await asyncio.sleep(0.05)
 
