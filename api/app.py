@@ -40,6 +40,7 @@ from api.routes import (
 from api.settings import ApiSettings
 from api.watching import Watches
 from workflows.deliveries import Deliveries
+from workflows.presence import Presence
 from workflows.reading import JobReader
 from workflows.search_attributes import register_search_attributes
 
@@ -74,6 +75,9 @@ def create_app(client: Client, store: ArtifactStore, settings: ApiSettings) -> F
     app.state.store = store
     app.state.public_url = settings.public_url
     app.state.max_body_bytes = settings.max_body_bytes
+    # One for all, so that whatever they look at together is looked at once.
+    presence = Presence(client)
+    reader = JobReader(client, store, in_part=True, presence=presence)
     waiting = WaitingJobs(client, settings.tenant_max_waiting)
     app.state.callback_book = CallbackBook(store)
     app.state.receivers = ReceiverDesk(
@@ -81,10 +85,10 @@ def create_app(client: Client, store: ArtifactStore, settings: ApiSettings) -> F
     )
     app.state.deliveries = Deliveries(client)
     engines, shares = tuple(settings.engine_classes), settings.shares
-    app.state.jobs = Jobs(client, store, engines, waiting, shares, app.state.receivers)
-    app.state.watches = Watches(JobReader(client, store, in_part=True), app.state.stopping)
+    app.state.jobs = Jobs(client, store, reader, engines, waiting, shares, app.state.receivers)
+    app.state.watches = Watches(reader, app.state.stopping)
     app.state.lists = JobLists(client)
-    app.state.fleet = Fleet(client, engines)
+    app.state.fleet = Fleet(client, store, engines, presence)
     app.state.keys = KeyRing(store, may_be_open=settings.may_be_open)
     app.state.links = Links(store, settings.link_seconds)
     limit = RequestLimit(settings.tenant_requests_per_second)

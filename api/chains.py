@@ -31,6 +31,18 @@ class Chains:
         self._jobs = jobs
         self._store = store
 
+    async def read(self, job_id: str) -> JobView:
+        """The job as a part of its chain.
+
+        The two jobs are looked at together where the first one is known to have succeeded.
+        """
+        if not self._jobs.may_have_successor(job_id):
+            return await self.placed(await self._jobs.read(job_id))
+        view, successor = await asyncio.gather(
+            self._jobs.read(job_id), self._jobs.read_if_any(removal_id(job_id))
+        )
+        return in_chain(view, successor if may_have_successor(view) else None)
+
     async def placed(self, view: JobView) -> JobView:
         """The job as a part of its chain, whose state is read from both jobs."""
         return in_chain(view, await self._successor(view))

@@ -19,54 +19,61 @@ from api.links import Links
 from api.listening import Listening
 from api.lists import JobLists
 
+# All are coroutines, though none but one waits for anything: FastAPI hands plain functions to a
+# thread, one after another, which takes a request longer than all that they do.
 
-def _jobs(request: Request) -> Jobs:
+
+def _jobs_of(request: Request) -> Jobs:
     """The jobs of whoever asks."""
     jobs: Jobs = request.app.state.jobs
     return jobs.of(request.state.caller, _base_url(request))
 
 
-def _control(request: Request) -> JobControl:
-    return JobControl(_jobs(request))
+async def _jobs(request: Request) -> Jobs:
+    return _jobs_of(request)
 
 
-def _chains(request: Request) -> Chains:
-    return Chains(_jobs(request), request.app.state.store)
+async def _control(request: Request) -> JobControl:
+    return JobControl(_jobs_of(request))
 
 
-def _lists(request: Request) -> JobLists:
+async def _chains(request: Request) -> Chains:
+    return Chains(_jobs_of(request), request.app.state.store)
+
+
+async def _lists(request: Request) -> JobLists:
     lists: JobLists = request.app.state.lists
     return lists
 
 
-def _bulks(request: Request) -> Bulks:
+async def _bulks(request: Request) -> Bulks:
     """The bulk operations of whoever asks."""
     return Bulks(request.app.state.client, request.state.caller)
 
 
-def _fleet(request: Request) -> Fleet:
+async def _fleet(request: Request) -> Fleet:
     fleet: Fleet = request.app.state.fleet
     return fleet
 
 
-def _listening(request: Request) -> Listening:
-    return Listening(_jobs(request), request.app.state.watches)
+async def _listening(request: Request) -> Listening:
+    return Listening(_jobs_of(request), request.app.state.watches)
 
 
-def _job_callbacks(request: Request) -> JobCallbacks:
-    return JobCallbacks(_jobs(request), request.app.state.deliveries)
+async def _job_callbacks(request: Request) -> JobCallbacks:
+    return JobCallbacks(_jobs_of(request), request.app.state.deliveries)
 
 
-def _tenant_callbacks(request: Request) -> TenantCallbacks:
+async def _tenant_callbacks(request: Request) -> TenantCallbacks:
     state = request.app.state
     return TenantCallbacks(request.state.caller.tenant, state.callback_book, state.receivers)
 
 
-def _address(request: Request) -> str:
+async def _address(request: Request) -> str:
     return request.client.host if request.client else ""
 
 
-def _is_head(request: Request) -> bool:
+async def _is_head(request: Request) -> bool:
     return is_head(request.scope)
 
 
@@ -84,7 +91,7 @@ async def _addresses(request: Request) -> Addresses:
     return Addresses(_base_url(request), signer)
 
 
-def _stopping(request: Request) -> asyncio.Event:
+async def _stopping(request: Request) -> asyncio.Event:
     stopping: asyncio.Event = request.app.state.stopping
     return stopping
 

@@ -6,6 +6,9 @@ from datetime import timedelta
 
 from temporalio.client import Client
 
+from activities.artifacts import ArtifactStore
+from activities.declarations import Declared, read_declaration
+from activities.fresh import Fresh
 from api.outage import answered, queried
 from workflows.fleet import FleetWorker, Service, read_fleet, serving
 from workflows.messages import POSTPROCESS_TASK_QUEUE, generate_task_queue
@@ -15,6 +18,7 @@ from workflows.stats import JobStats, StatsReader
 
 STATS_SECONDS = 5.0
 _FLEET_SECONDS = 2.0
+_DECLARED_SECONDS = 5.0
 # Figures take a slow server a while.
 _WITHIN = timedelta(seconds=20)
 
@@ -32,12 +36,16 @@ class EngineStanding:
 class Fleet:
     """The service as a whole, and the figures of each tenant's jobs."""
 
-    def __init__(self, client: Client, engines: tuple[str, ...]) -> None:
+    def __init__(
+        self, client: Client, store: ArtifactStore, engines: tuple[str, ...], presence: Presence
+    ) -> None:
         self._client = client
+        self._store = store
         self._engines = engines
-        self._presence = Presence(client)
+        self._presence = presence
         # A tenant has a key, so that there are no more of them than people have made.
         self._stats: dict[str, Remembered[JobStats]] = {}
+        self._declared = Fresh(self._read_declarations, _DECLARED_SECONDS)
         self._workers = Remembered(lambda: read_fleet(client), _FLEET_SECONDS)
 
     async def stats(self, tenant: str) -> JobStats:
@@ -61,6 +69,14 @@ class Fleet:
             EngineStanding(name, name == self._engines[0], queue, tuple(serving(workers, name)))
             for name, queue in zip(self._engines, queues, strict=True)
         ]
+
+    async def declared(self, engine: str) -> Declared:
+        """What an engine can do, as it was last told; nothing of it where nobody could tell."""
+        await self._declared.look()
+        return (self._declared.value or {}).get(engine, Declared())
+
+    async def _read_declarations(self) -> dict[str, Declared]:
+        return {engine: await read_declaration(self._store, engine) for engine in self._engines}
 
     async def removals(self) -> QueuePresence:
         """What waits for the removal of its label."""

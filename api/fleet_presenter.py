@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from activities.declarations import Declared
 from api.fleet import EngineStanding
 from api.fleet_schemas import (
     BacklogResponse,
@@ -20,10 +21,6 @@ from workflows.messages import JobView
 from workflows.presence import QueuePresence
 from workflows.starting import priority_of
 from workflows.stats import WINDOW, WINDOW_JOBS, JobStats
-
-_UNKNOWN = CapabilitiesResponse(
-    seed=None, progress=None, checkpoint=None, targeted_cancel=None, reconcile=None
-)
 
 
 def present_stats(
@@ -56,7 +53,7 @@ def present_worker(worker: FleetWorker) -> WorkerResponse:
     )
 
 
-def present_engine(engine: EngineStanding) -> EngineResponse:
+def present_engine(engine: EngineStanding, declared: Declared) -> EngineResponse:
     """One engine."""
     return EngineResponse(
         name=engine.name,
@@ -65,7 +62,7 @@ def present_engine(engine: EngineStanding) -> EngineResponse:
         workers=len(engine.services),
         slots_used=sum(service.slots_used for service in engine.services),
         slots_free=sum(service.slots_free for service in engine.services),
-        capabilities=_UNKNOWN,
+        capabilities=CapabilitiesResponse(**declared.model_dump()),
         backlog=_backlog(engine.queue),
     )
 

@@ -125,7 +125,7 @@ class EngineResponse(BaseModel):
     slots_used: int = Field(description="Jobs they are working on")
     slots_free: int = Field(description="Jobs they could work on besides")
     capabilities: CapabilitiesResponse = Field(
-        description="What it can do, as far as is known: workers don't tell yet, so all are null"
+        description="What it can do, as the worker that started last has declared it"
     )
     backlog: BacklogResponse = Field(description="What waits for it")
 

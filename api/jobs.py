@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from copy import copy
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from api.problems import (
 )
 from api.schemas import CreateJobRequest
 from api.shares import Share, Shares
+from workflows.chain import may_have_successor
 from workflows.hearing import Standing
 from workflows.job_record import JobRecord
 from workflows.messages import ImageJobInput, JobView, job_id_of, workflow_id_for
@@ -44,6 +46,7 @@ from workflows.submission import start_job
 MEDIA_TYPES = ("image/png", "image/jpeg", "image/webp")
 
 _STORE_SECONDS = 10.0
+_MOST_SUCCEEDED = 10_000
 
 # Exact in JavaScript, whose numbers are doubles.
 _CHOSEN_SEED_LIMIT = 2**53
@@ -75,6 +78,7 @@ class Jobs:
         self,
         client: Client,
         store: ArtifactStore,
+        reader: JobReader,
         engines: tuple[str, ...],
         waiting: WaitingJobs,
         shares: Shares,
@@ -88,7 +92,9 @@ class Jobs:
         self._shares = shares
         self._caller = Caller()
         self._base_url = ""
-        self._reader = JobReader(client, store, in_part=True)
+        self._reader = reader
+        # Those that were last seen to have succeeded: final, so that it can be no other now.
+        self._succeeded: OrderedDict[str, None] = OrderedDict()
 
     def of(self, caller: Caller, base_url: str) -> "Jobs":
         """The jobs of this caller, who reached the API at this address."""
@@ -192,7 +198,19 @@ class Jobs:
         async with answered():
             view = await self._reader.read(job_id)
         self.require_own(view)
+        self._note_success(view)
         return view
+
+    def may_have_successor(self, job_id: str) -> bool:
+        """Whether it was seen here that there can be one; see `workflows.chain`."""
+        return job_id in self._succeeded
+
+    def _note_success(self, view: JobView) -> None:
+        if may_have_successor(view):
+            self._succeeded[view.id] = None
+            self._succeeded.move_to_end(view.id)
+            if len(self._succeeded) > _MOST_SUCCEEDED:
+                self._succeeded.popitem(last=False)
 
     async def read_standing(self, job_id: str) -> Standing:
         """The job, and what it was asked so far; or `JobNotFound`."""

@@ -5,25 +5,18 @@
 
 import argparse
 import asyncio
-import os
-import re
-import time
 from collections import Counter
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from pathlib import Path
 
 import httpx
 
+from benchmarks.looking import Look
 from benchmarks.stack import process, scratch_folder, temporal_server, until_ready
 from tests.end_to_end.stack import free_port
 
 # Large, so that it is at work for longer than it is watched.
 REQUEST = {"prompt": "a lighthouse", "width": 2048, "height": 2048, "num_inference_steps": 150}
 
-_REQUESTS = re.compile(
-    r'^service_requests\{.*operation="(\w+)".*service_name="frontend".*\} (\d+)', re.MULTILINE
-)
 # What the API asks; the worker's calls are the same with listeners and without.
 _ASKED = (
     "DescribeWorkflowExecution",
@@ -31,44 +24,17 @@ _ASKED = (
     "ListWorkers",
     "DescribeTaskQueue",
 )
-_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
-@dataclass(frozen=True)
-class Look:
-    """The API process and Temporal's counters at one moment."""
-
-    at: float
-    cpu_seconds: float
-    resident_mb: float
-    asked: Counter[str]
-
-    @classmethod
-    async def now(cls, pid: int, metrics: str) -> "Look":
-        """Look at both."""
-        async with httpx.AsyncClient() as http:
-            text = (await http.get(metrics)).text
-        asked: Counter[str] = Counter()
-        for operation, count in _REQUESTS.findall(text):
-            asked[operation] += int(count)
-        return cls(time.monotonic(), *_spent(pid), asked)
-
-    def since(self, before: "Look") -> str:
-        """What was spent in between."""
-        seconds = self.at - before.at
-        asked = "  ".join(
-            f"{operation} {(self.asked[operation] - before.asked[operation]) / seconds:.2f}/s"
-            for operation in _ASKED
-        )
-        cpu = (self.cpu_seconds - before.cpu_seconds) / seconds
-        return f"CPU {cpu:.1%} of a core, memory {self.resident_mb:.0f} MB\n      {asked}"
-
-
-def _spent(pid: int) -> tuple[float, float]:
-    """Seconds of CPU, and resident megabytes, of a process."""
-    ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
-    [resident] = re.findall(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
-    return sum(map(int, ticks)) / _TICKS_PER_SECOND, int(resident) / 1024
+def _told(before: Look, after: Look) -> str:
+    """What was spent between two looks."""
+    seconds = after.at - before.at
+    asked = "  ".join(
+        f"{operation} {(after.asked[operation] - before.asked[operation]) / seconds:.2f}/s"
+        for operation in _ASKED
+    )
+    cpu = after.cpu_share_since(before)
+    return f"CPU {cpu:.1%} of a core, memory {after.resident_mb:.0f} MB\n      {asked}"
 
 
 async def _listen(port: int, job_id: str, begun: asyncio.Semaphore) -> Counter[bytes]:
@@ -111,7 +77,7 @@ async def _measure(
     return (
         f"{count:5} listeners: connected in {before.at - started.at:.2f} s, with "
         f"{before.cpu_seconds - started.cpu_seconds:.2f} s of CPU; {progress:.1f} progress events "
-        f"each\n      {after.since(before)}"
+        f"each\n      {_told(before, after)}"
     )
 
 

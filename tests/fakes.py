@@ -9,7 +9,7 @@ from pathlib import Path
 
 from temporalio import activity
 
-from activities.engines.base import EngineEvent, EngineParameters, EngineRun
+from activities.engines.base import Capabilities, EngineEvent, EngineParameters, EngineRun
 from activities.finishing import Finisher
 from activities.models import (
     ArtifactRef,
@@ -112,6 +112,7 @@ class FakeEngine:
     def __init__(self, events: list[EngineEvent], hold: asyncio.Event | None = None) -> None:
         self.run = FakeRun(events, hold)
         self.checkpoints: list[bytes | None] = []
+        self.capabilities: Capabilities | None = Capabilities(progress=True)
 
     @asynccontextmanager
     async def open(

@@ -20,7 +20,14 @@ from temporalio.service import RPCError, RPCStatusCode
 from workflows.asking import Verdict, advise, has_no_signals_left
 from workflows.bulk_messages import BulkFailure, CarryOutInput, bulk_workflow_id
 from workflows.ended_runs import as_it_ended
-from workflows.hearing import Standing, asked_in_all, asked_on_record, is_in_flight, notes_since
+from workflows.hearing import (
+    Standing,
+    asked_in_all,
+    asked_on_record,
+    is_in_flight,
+    notes_since,
+    unheard_signals,
+)
 from workflows.listing import JobFilter, is_wanted, job_query, moment
 from workflows.messages import SIGNAL_CANCEL, JobView, job_id_of, with_status, worker_source
 from workflows.options import BULK_CALL_TIMEOUT
@@ -124,7 +131,7 @@ class BulkJobs:
             return standing
         asked = standing.asked
         if description.raw_description.HasField("pending_workflow_task"):
-            asked = await asked_in_all(standing.view, self._events(row))
+            asked = asked_in_all(standing.view, await unheard_signals(self._events(row)))
         view = with_status(standing.view, pending_request=asked.pending_request)
         return Standing(view, asked, is_in_flight=is_in_flight(description))
 

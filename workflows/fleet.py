@@ -7,17 +7,14 @@ from enum import StrEnum
 from google.protobuf.timestamp_pb2 import Timestamp
 from temporalio.api.enums.v1 import WorkerStatus as Reported
 from temporalio.api.worker.v1 import WorkerHeartbeat
-from temporalio.api.workflowservice.v1 import ListWorkersRequest
 from temporalio.client import Client
 
 from activities.models import Model
 from workflows.messages import POSTPROCESS_TASK_QUEUE, WORKFLOW_TASK_QUEUE, generate_task_queue
-from workflows.presence import HEARTBEAT_AGE
+from workflows.presence import HEARTBEAT_AGE, worker_heartbeats
 
 # Temporal remembers the dead for a day.
 _FORGOTTEN_AFTER = timedelta(minutes=10)
-_WORKERS_PER_CALL = 1000
-_MAX_CALLS = 10
 
 
 class WorkerState(StrEnum):
@@ -67,7 +64,7 @@ class FleetWorker(Model):
 
 async def read_fleet(client: Client) -> tuple[FleetWorker, ...]:
     """Every worker process that was heard of within the last minutes, by identity."""
-    return workers_of(await _heartbeats(client), datetime.now(UTC))
+    return workers_of(await worker_heartbeats(client), datetime.now(UTC))
 
 
 def workers_of(beats: Iterable[WorkerHeartbeat], now: datetime) -> tuple[FleetWorker, ...]:
@@ -86,22 +83,6 @@ def serving(workers: Iterable[FleetWorker], engine: str) -> list[Service]:
     """What the living workers have for an engine."""
     services = (service for worker in workers if worker.is_alive for service in worker.serves)
     return [service for service in services if service.engine == engine]
-
-
-async def _heartbeats(client: Client) -> list[WorkerHeartbeat]:
-    beats: list[WorkerHeartbeat] = []
-    token = b""
-    for _ in range(_MAX_CALLS):
-        answer = await client.workflow_service.list_workers(
-            ListWorkersRequest(
-                namespace=client.namespace, page_size=_WORKERS_PER_CALL, next_page_token=token
-            )
-        )
-        beats += [info.worker_heartbeat for info in answer.workers_info]
-        token = answer.next_page_token
-        if not token:
-            break
-    return beats
 
 
 def _worker(beats: list[WorkerHeartbeat], now: datetime) -> FleetWorker:

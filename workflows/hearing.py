@@ -1,6 +1,6 @@
 """What was asked of a job: the wishes that its record shows, and the signals nobody has heard."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -59,14 +59,14 @@ class Asked:
         _note(wishes, signal, self.state)
         return Asked(self.state, wishes, signal)
 
-    def after_event(self, event: HistoryEvent) -> "Asked":
-        """What it comes to with what an event says, if it is a signal."""
-        signal = _signal_of(event)
-        if signal == SIGNAL_AMEND:
-            note = _amendment_of(event)
-            told = (*self.wishes.amendments, note) if note else self.wishes.amendments
-            return replace(self, wishes=replace(self.wishes, amendments=told))
-        return self.after(signal) if signal else self
+    def after_unheard(self, unheard: "Unheard") -> "Asked":
+        """What it comes to once a signal is heard."""
+        if unheard.signal != SIGNAL_AMEND:
+            return self.after(unheard.signal)
+        if unheard.amendment is None:
+            return self
+        told = (*self.wishes.amendments, unheard.amendment)
+        return replace(self, wishes=replace(self.wishes, amendments=told))
 
 
 def asked_on_record(view: JobView) -> Asked:
@@ -76,19 +76,39 @@ def asked_on_record(view: JobView) -> Asked:
     return Asked(view.state, Wishes(pause=pause, stopping=is_stopping))
 
 
-async def asked_in_all(
-    view: JobView, events: AsyncIterator[HistoryEvent], before: datetime | None = None
+@dataclass(frozen=True)
+class Unheard:
+    """A signal that waits in a job's history for a workflow task to handle it."""
+
+    signal: str
+    at: datetime
+    amendment: AmendNote | None = None
+
+
+async def unheard_signals(events: AsyncIterator[HistoryEvent]) -> tuple[Unheard, ...]:
+    """The signals after the last workflow task of a history, in order."""
+    unheard: tuple[Unheard, ...] = ()
+    async for event in events:
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+            unheard = ()
+        elif signal := _signal_of(event):
+            at = event.event_time.ToDatetime(tzinfo=UTC)
+            amendment = _amendment_of(event) if signal == SIGNAL_AMEND else None
+            unheard += (Unheard(signal, at, amendment),)
+    return unheard
+
+
+def asked_in_all(
+    view: JobView, unheard: Iterable[Unheard], before: datetime | None = None
 ) -> Asked:
-    """What the job was asked, with the signals in its history that no task has handled yet.
+    """What the job was asked, with the signals that no task has handled yet.
 
     With `before` the signals count that have been waiting since then.
     """
-    heard = asked = asked_on_record(view)
-    async for event in events:
-        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
-            asked = heard
-        elif before is None or event.event_time.ToDatetime(tzinfo=UTC) < before:
-            asked = asked.after_event(event)
+    asked = asked_on_record(view)
+    for one in unheard:
+        if before is None or one.at < before:
+            asked = asked.after_unheard(one)
     return asked
 
 

@@ -1,18 +1,24 @@
 """Who is there to work: told by worker heartbeats, because a busy worker doesn't poll."""
 
-import time
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from google.protobuf.timestamp_pb2 import Timestamp
 from temporalio.api.enums.v1 import TaskQueueType, WorkerStatus
-from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, ListWorkersRequest
+from temporalio.api.taskqueue.v1 import PollerInfo, TaskQueue
+from temporalio.api.worker.v1 import WorkerHeartbeat
+from temporalio.api.workflowservice.v1 import (
+    DescribeTaskQueueRequest,
+    DescribeTaskQueueResponse,
+    ListWorkersRequest,
+)
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from workflows.client import WORKER_HEARTBEAT_INTERVAL
+from workflows.remembering import RememberedEach
 
 # Two heartbeats may be late before a worker counts as gone.
 HEARTBEAT_AGE = 2 * WORKER_HEARTBEAT_INTERVAL + timedelta(seconds=2)
@@ -20,6 +26,19 @@ HEARTBEAT_AGE = 2 * WORKER_HEARTBEAT_INTERVAL + timedelta(seconds=2)
 _POLL_AGE = WORKER_HEARTBEAT_INTERVAL + timedelta(seconds=1)
 # However many clients poll their jobs, Temporal is asked once a second for each queue.
 _CACHE_SECONDS = 1.0
+_MOST_QUEUES = 1000
+# Temporal remembers the dead for a day.
+_WORKERS_PER_CALL = 1000
+_MAX_CALLS = 10
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A task queue, of workflows or of activities."""
+
+    name: str
+    kind: "TaskQueueType.ValueType"
 
 
 @dataclass(frozen=True)
@@ -35,72 +54,98 @@ class QueuePresence:
 
 
 class Presence:
-    """Looks at task queues, and remembers for a second."""
+    """Looks at task queues, and remembers for a second, for all readers of a process."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._seen: dict[tuple[str, int], tuple[float, QueuePresence]] = {}
+        # Whoever starts a job by hand may name any queue. No rest: what is told of a worker that
+        # was killed must not depend on how slow the server is.
+        self._seen = RememberedEach(self._ask, _CACHE_SECONDS, most=_MOST_QUEUES, rest=0)
 
     async def of_workflows(self, task_queue: str, *, is_fresh: bool = False) -> QueuePresence:
         """Who decides. `is_fresh`: as it is now, not as it was up to a second ago."""
-        kind = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
-        if is_fresh:
-            self._seen.pop((task_queue, kind), None)
-        return await self._look(task_queue, kind)
+        queue = Queue(task_queue, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW)
+        seen = self._seen.of(queue)
+        return await (seen.anew() if is_fresh else seen.get())
 
     async def of_activities(self, task_queue: str) -> QueuePresence:
         """Who works."""
-        return await self._look(task_queue, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
+        queue = Queue(task_queue, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
+        return await self._seen.of(queue).get()
 
-    async def _look(self, task_queue: str, kind: "TaskQueueType.ValueType") -> QueuePresence:
-        seen = self._seen.get((task_queue, kind))
-        if seen is not None and time.monotonic() - seen[0] < _CACHE_SECONDS:
-            return seen[1]
-        presence = await self._ask(task_queue, kind)
-        self._seen[task_queue, kind] = (time.monotonic(), presence)
-        return presence
-
-    async def _ask(self, task_queue: str, kind: "TaskQueueType.ValueType") -> QueuePresence:
+    async def _ask(self, queue: Queue) -> QueuePresence:
         try:
-            return await self._ask_server(task_queue, kind)
+            beats, told = await asyncio.gather(self._heartbeats(queue.name), self._describe(queue))
         except RPCError as error:
             # No name of a task queue, so that nobody can be serving it.
             if error.status is not RPCStatusCode.INVALID_ARGUMENT:
                 raise
             return QueuePresence(is_served=False, backlog={})
-
-    async def _ask_server(self, task_queue: str, kind: "TaskQueueType.ValueType") -> QueuePresence:
-        service = self._client.workflow_service
-        workers = await service.list_workers(
-            ListWorkersRequest(
-                namespace=self._client.namespace,
-                query=_workers_of(task_queue),
-                page_size=1000,
-            )
+        return QueuePresence(
+            is_served=is_served(beats, told.pollers, datetime.now(UTC)),
+            backlog={
+                key: stats.approximate_backlog_count
+                for key, stats in told.stats_by_priority_key.items()
+            },
         )
-        queue = await service.describe_task_queue(
+
+    async def _heartbeats(self, task_queue: str) -> list[WorkerHeartbeat]:
+        beats = await worker_heartbeats(self._client, _workers_of(task_queue))
+        return [beat for beat in beats if beat.task_queue == task_queue]
+
+    async def _describe(self, queue: Queue) -> DescribeTaskQueueResponse:
+        return await self._client.workflow_service.describe_task_queue(
             DescribeTaskQueueRequest(
                 namespace=self._client.namespace,
-                task_queue=TaskQueue(name=task_queue),
-                task_queue_type=kind,
+                task_queue=TaskQueue(name=queue.name),
+                task_queue_type=queue.kind,
                 report_stats=True,
                 report_pollers=True,
             )
         )
-        beats = [
-            info.worker_heartbeat.heartbeat_time
-            for info in workers.workers_info
-            if info.worker_heartbeat.status == WorkerStatus.WORKER_STATUS_RUNNING
-            and info.worker_heartbeat.task_queue == task_queue
-        ]
-        polls = [poller.last_access_time for poller in queue.pollers]
-        return QueuePresence(
-            is_served=_any_since(beats, HEARTBEAT_AGE) or _any_since(polls, _POLL_AGE),
-            backlog={
-                key: stats.approximate_backlog_count
-                for key, stats in queue.stats_by_priority_key.items()
-            },
+
+
+async def worker_heartbeats(client: Client, query: str = "") -> list[WorkerHeartbeat]:
+    """The last heartbeat of every worker that a query finds; the dead ones' of a day, too."""
+    beats: list[WorkerHeartbeat] = []
+    token = b""
+    for _ in range(_MAX_CALLS):
+        answer = await client.workflow_service.list_workers(
+            ListWorkersRequest(
+                namespace=client.namespace,
+                query=query,
+                page_size=_WORKERS_PER_CALL,
+                next_page_token=token,
+            )
         )
+        beats += [info.worker_heartbeat for info in answer.workers_info]
+        token = answer.next_page_token
+        if not token:
+            break
+    return beats
+
+
+def is_served(beats: Iterable[WorkerHeartbeat], polls: Iterable[PollerInfo], now: datetime) -> bool:
+    """Whether a worker is there, by the clock of this machine.
+
+    Heartbeats carry the workers' clocks and polls the server's, and no answer says what time the
+    server has now (`elapsed_since_last_heartbeat` is the time between the last two): clocks that
+    differ by more than a few seconds make the living look gone, or the dead alive.
+    """
+    left_at: dict[str, datetime] = {}
+    for beat in beats:
+        at = _time(beat.heartbeat_time)
+        if beat.status != WorkerStatus.WORKER_STATUS_RUNNING:
+            known = left_at.get(beat.worker_identity, at)
+            left_at[beat.worker_identity] = max(known, at)
+        elif now - at < HEARTBEAT_AGE:
+            return True
+    # One that has told since that it is stopping doesn't come back for more.
+    return any(
+        now - _time(poll.last_access_time) < _POLL_AGE
+        and _time(poll.last_access_time) > left_at.get(poll.identity, _LONG_AGO)
+        for poll in polls
+    )
 
 
 def _workers_of(task_queue: str) -> str:
@@ -108,12 +153,5 @@ def _workers_of(task_queue: str) -> str:
     return "" if '"' in task_queue or "\\" in task_queue else f'TaskQueue="{task_queue}"'
 
 
-def _any_since(times: Iterable[Timestamp], age: timedelta) -> bool:
-    """Whether one of the times is younger than `age`, by the clock of this machine.
-
-    Heartbeats carry the workers' clocks and polls the server's, and no answer says what time the
-    server has now (`elapsed_since_last_heartbeat` is the time between the last two): clocks that
-    differ by more than a few seconds make the living look gone, or the dead alive.
-    """
-    now = datetime.now(UTC)
-    return any(now - time.ToDatetime(tzinfo=UTC) < age for time in times)
+def _time(timestamp: Timestamp) -> datetime:
+    return timestamp.ToDatetime(tzinfo=UTC)

@@ -32,6 +32,7 @@ from workflows.messages import (
     with_status,
     workflow_id_for,
 )
+from workflows.presence import Presence
 from workflows.recalling import Lost, recall, recall_what_is_left, with_gaps
 from workflows.state_machine import JobState
 
@@ -55,12 +56,17 @@ class JobReader:
     """
 
     def __init__(
-        self, client: Client, store: ArtifactStore | None = None, *, in_part: bool = False
+        self,
+        client: Client,
+        store: ArtifactStore | None = None,
+        *,
+        in_part: bool = False,
+        presence: Presence | None = None,
     ) -> None:
         self._client = client
         self._store = store
         self._in_part = in_part
-        self._explainer = Explainer(client)
+        self._explainer = Explainer(client, presence)
 
     def handle(self, job_id: str) -> WorkflowHandle[object, object]:
         """The job's workflow."""

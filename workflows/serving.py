@@ -1,5 +1,6 @@
 """The parts of a worker that do jobs' work: an engine, its activities, and their task queue."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from datetime import timedelta
@@ -10,6 +11,7 @@ from temporalio.worker import Worker
 
 from activities.artifacts import ArtifactStore
 from activities.attempt import StopGraces
+from activities.declarations import keep_declaring
 from activities.engine_work import EngineWork
 from activities.engines.base import ImageEngine
 from activities.finishing import Finisher
@@ -56,21 +58,25 @@ class WorkParts:
     async def add_generation(self, finisher: Finisher) -> None:
         """One queue for each engine."""
         slots = self._settings.generate_slots
+        engines: list[ImageEngine] = []
         for name in self._settings.engine_classes:
-            work = await self._start(name, slots)
-            activities = GenerationActivities(work, finisher)
+            engines.append(await self._start_engine(name, slots, self._stack))
+            activities = GenerationActivities(self._work_with(engines[-1]), finisher)
             self._serve(activities.generate_image, generate_task_queue(name), slots)
+        # Beside the work: a store that hangs must not keep the worker from serving.
+        declaring = asyncio.create_task(keep_declaring(self._store, engines))
+        self._stack.callback(declaring.cancel)
 
     async def add_postprocessing(self, signer: Signer) -> None:
         """One queue for all labels."""
         slots = self._settings.postprocess_slots
-        work = await self._start(LABEL_REMOVER, slots)
-        activities = WatermarkActivities(work, signer)
+        engine = await self._start_engine(LABEL_REMOVER, slots, self._stack)
+        activities = WatermarkActivities(self._work_with(engine), signer)
         self._serve(activities.remove_watermark, POSTPROCESS_TASK_QUEUE, slots)
 
-    async def _start(self, name: str, slots: int) -> EngineWork:
+    def _work_with(self, engine: ImageEngine) -> EngineWork:
         work = EngineWork(
-            await self._start_engine(name, slots, self._stack),
+            engine,
             self._store,
             self._scratch,
             TemporalOwnership(self._client),

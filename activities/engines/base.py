@@ -6,7 +6,7 @@ The activity sees every engine, local or remote, as an `ImageEngine`.
 
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -99,6 +99,16 @@ class LocalEngine(Protocol):
         ...
 
 
+def capabilities_of(engine: LocalEngine) -> Capabilities | None:
+    """What the engine says it can do, if it says so as it should."""
+    try:
+        said = asdict(engine.capabilities)
+        return Capabilities(**{name: bool(value) for name, value in said.items()})
+    # Anybody writes engines, and one that doesn't tell can serve all the same.
+    except Exception:  # noqa: BLE001
+        return None
+
+
 class EngineRun(Protocol):
     """One job inside an engine."""
 
@@ -121,6 +131,10 @@ class ImageEngine(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def capabilities(self) -> Capabilities | None:
+        """What it can do; None as long as nobody can tell, as before it was ever loaded."""
 
     def open(
         self, job_id: str, parameters: EngineParameters, checkpoint: bytes | None, scratch: Path

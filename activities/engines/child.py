@@ -24,6 +24,7 @@ from activities.engines.base import (
     PhaseBegun,
     StartedOver,
     StepDone,
+    capabilities_of,
 )
 from activities.engines.guard import leave_guard, stand_back
 from activities.errors import ErrorKind, WorkError, clean_text
@@ -180,7 +181,7 @@ def serve(spec: str, commands: Commands, reports: Reports) -> None:
         logger.exception("the engine could not be loaded")
         reports.send(_failure(error, ErrorKind.ENGINE_UNAVAILABLE, "could not be loaded"))
         return
-    reports.send(wire.ReadyReport())
+    reports.send(wire.ReadyReport(capabilities=capabilities_of(engine)))
     while _serve_one(engine, commands, reports):
         pass
 

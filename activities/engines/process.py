@@ -8,6 +8,7 @@ from pathlib import Path
 
 from activities.engines import wire
 from activities.engines.base import (
+    Capabilities,
     CheckpointTaken,
     EngineEvent,
     EngineParameters,
@@ -141,6 +142,11 @@ class ChildProcessEngine:
     def name(self) -> str:
         """See `ImageEngine.name`."""
         return self._name
+
+    @property
+    def capabilities(self) -> Capabilities | None:
+        """See `ImageEngine.capabilities`; all slots have the same engine."""
+        return next(filter(None, (slot.capabilities for slot in self._slots)), None)
 
     async def start(self) -> None:
         """Load all slots, so that no job waits for it. A fault is told to the first job."""

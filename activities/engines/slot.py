@@ -9,6 +9,7 @@ import signal
 from dataclasses import dataclass, field
 
 from activities.engines import wire
+from activities.engines.base import Capabilities
 from activities.engines.child_log import ChildLog
 from activities.engines.kin import kill_kin, new_mark
 from activities.engines.launch import Pipe, launch
@@ -56,6 +57,7 @@ class Child:
         self._has_room = asyncio.Event()
         self._has_room.set()
         self._is_loaded = False
+        self.capabilities: Capabilities | None = None
         self._killed = False
         self._fault = ""
         self._reader = asyncio.create_task(self._read_frames(events.stream))
@@ -84,6 +86,8 @@ class Child:
             raise WorkError(
                 report.error, report.message, retry_after_seconds=report.retry_after_seconds
             )
+        if isinstance(report, wire.ReadyReport):
+            self.capabilities = report.capabilities
         self._is_loaded = True
 
     def expect_log_of(self, job_id: str) -> str:
@@ -206,6 +210,7 @@ class Slot:
 
     engine: str
     limits: StallLimits
+    capabilities: Capabilities | None = None
     _child: Child | None = None
     _is_closed: bool = False
     _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -224,6 +229,7 @@ class Slot:
             if self._is_closed:
                 self._child.kill()
             await self._child.load(self.limits.load)
+            self.capabilities = self._child.capabilities
             return self._child
 
     async def close(self) -> None:

@@ -12,6 +12,7 @@ from typing import Annotated, BinaryIO, Literal
 
 from pydantic import Field, TypeAdapter
 
+from activities.engines.base import Capabilities
 from activities.errors import ErrorKind
 from activities.models import (
     MAX_STEPS,
@@ -57,9 +58,10 @@ class StopCommand(Model):
 
 
 class ReadyReport(Model):
-    """The engine is loaded."""
+    """The engine is loaded; what it can do, if it says so as it should."""
 
     kind: Literal["ready"] = "ready"
+    capabilities: Capabilities | None = None
 
 
 class StepReport(Model):

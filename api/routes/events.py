@@ -21,7 +21,7 @@ Server-sent events. A `transition` has the transition's sequence as its `id`, an
 final state's transition."""
 
 
-def _last_event_id(
+async def _last_event_id(
     sent: Annotated[
         str | None,
         Header(

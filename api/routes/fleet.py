@@ -40,5 +40,8 @@ async def list_workers(fleet: FleetDependency) -> WorkersResponse:
     responses={200: {"description": "The configured engines"}},
 )
 async def list_engines(fleet: FleetDependency) -> EnginesResponse:
-    """List the configured engines, whether a worker serves them, and what waits for them."""
-    return EnginesResponse(engines=[present_engine(engine) for engine in await fleet.engines()])
+    """List the configured engines, what they can do, who serves them, and what waits for them."""
+    engines = await fleet.engines()
+    return EnginesResponse(
+        engines=[present_engine(one, await fleet.declared(one.name)) for one in engines]
+    )

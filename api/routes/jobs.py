@@ -135,13 +135,13 @@ async def read_job(
     if_none_match: IfNoneMatch = None,
 ) -> Response:
     """Read a job. Needs no live worker."""
-    view = await jobs.read(job_id)
-    body = await _render(chains, view, addresses)
+    view = await chains.read(job_id)
+    body = _render(view, addresses)
     has_this = if_none_match is None or matches(if_none_match, entity_tag(body))
     if wait and has_this and not view.state.is_terminal:
         change = jobs.read_after_change(view, timedelta(seconds=wait))
-        view = await unless_stopping(change, stopping) or view
-        body = await _render(chains, view, addresses)
+        view = await chains.placed(await unless_stopping(change, stopping) or view)
+        body = _render(view, addresses)
     tag = entity_tag(body)
     if matches(if_none_match, tag):
         return Response(status_code=304, headers={"ETag": tag})
@@ -235,5 +235,5 @@ async def _accepted(
     return present_job(await chains.placed(created.view), addresses)
 
 
-async def _render(chains: Chains, view: JobView, addresses: Addresses) -> bytes:
-    return present_job(await chains.placed(view), addresses).model_dump_json().encode()
+def _render(view: JobView, addresses: Addresses) -> bytes:
+    return present_job(view, addresses).model_dump_json().encode()

@@ -2,33 +2,24 @@
 
 import asyncio
 from collections.abc import Callable
-from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
-from temporalio.runtime import Runtime, TelemetryConfig
 
 from activities.artifacts import LocalArtifactStore
+from activities.declarations import declare
+from activities.engines.base import Capabilities
 from api.app import create_app
 from api.settings import ApiSettings
 from tests.api.conftest import asking
 from tests.api.stage import hold, paint, working
+from tests.heartbeats import beating
 from workflows.messages import generate_task_queue
 
 Told = dict[str, Any]
-
-
-async def beating(client: Client, identity: str) -> Client:
-    """A client whose workers are heard of every second."""
-    runtime = Runtime(telemetry=TelemetryConfig(), worker_heartbeat_interval=timedelta(seconds=1))
-    return await Client.connect(
-        client.service_client.config.target_host,
-        data_converter=pydantic_data_converter,
-        identity=identity,
-        runtime=runtime,
-    )
 
 
 async def ask_until(
@@ -104,3 +95,36 @@ async def test_engines_are_told_in_order_with_what_waits_for_them(
         assert (one["workers"], one["slots_used"], one["slots_free"]) == (0, 0, 0)
         assert one["backlog"] == {"waiting": 0, "by_priority": {}}
     assert workers == []
+
+
+async def can(api: httpx.AsyncClient) -> Told:
+    """What the first engine can do."""
+    response = await api.get("/v1/engines")
+    assert response.status_code == 200, response.text
+    told: Told = response.json()["engines"][0]["capabilities"]
+    return told
+
+
+async def test_engine_is_told_with_what_it_can_do(
+    deserted_client: Client, store: LocalArtifactStore, engine: str
+) -> None:
+    await declare(store, engine, Capabilities(seed=True, targeted_cancel=True))
+    async with asking(create_app(deserted_client, store, ApiSettings(engines=engine))) as api:
+        told = await can(api)
+    assert told == {
+        **{"seed": True, "progress": False, "checkpoint": False},
+        **{"targeted_cancel": True, "reconcile": False},
+    }
+
+
+@pytest.mark.parametrize("place", ["config/engines", f"config/engines/{'x' * 12}.json"])
+async def test_store_that_tells_nothing_leaves_open_what_engines_can_do(
+    deserted_client: Client, tmp_path: Path, place: str
+) -> None:
+    folder = tmp_path / "artifacts"
+    (folder / place).parent.mkdir(parents=True)
+    # No folder, or no file that can be read as one.
+    (folder / place).write_bytes(b"\xff{")
+    app = create_app(deserted_client, LocalArtifactStore(folder), ApiSettings(engines="x" * 12))
+    async with asking(app) as api:
+        assert set((await can(api)).values()) == {None}

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from activities.declarations import declaration_key
 from tests.end_to_end.small_disk import SmallDisk, way_to_mount
 from tests.end_to_end.stack import REAL, Stack, free_port, running, wait_until
 
@@ -17,6 +18,7 @@ pytestmark = [
 ]
 
 PAGE = 4096
+DECLARATION = f"store/{declaration_key('procedural')}"
 SMALL = {"prompt": "a lake", "width": 64, "height": 64, "num_inference_steps": 2}
 
 
@@ -49,8 +51,10 @@ def stack(tmp_path: Path, disk_folder: Path) -> Iterator[Stack]:
 
 @pytest.fixture
 def disk(stack: Stack, disk_folder: Path) -> SmallDisk:
-    """The disk as the stack sees it."""
-    return SmallDisk(disk_folder, stack.process.pid)
+    """The disk as the stack sees it, once the worker has written what no job asked for."""
+    small = SmallDisk(disk_folder, stack.process.pid)
+    wait_until("the engine is declared", lambda: small.files() == [DECLARATION])
+    return small
 
 
 @pytest.fixture
@@ -97,7 +101,7 @@ def test_a_full_disk_fails_jobs_with_its_reason_until_there_is_space_again(
     job = ended(api, attempts=2)
     assert_failed_for_want_of_space(job)
     assert [t["event"] for t in job["transitions"]] == ["START", "RETRY", "START", "FAIL"]
-    assert disk.files() == []
+    assert disk.files() == [DECLARATION]
     disk.free()
     assert disk.free_bytes == before
     assert api.get("/readyz").status_code == httpx.get(worker).status_code == 200
@@ -112,7 +116,8 @@ def test_an_image_that_fits_the_disk_by_half_leaves_nothing_of_itself(
 ) -> None:
     fits = ended(api, attempts=1)
     kept = disk.files()
-    assert [Path(name).stem for name in kept] == [fits["result"]["sha256"]]
+    assert {Path(name).stem for name in kept} == {"procedural", fits["result"]["sha256"]}
+    assert DECLARATION in kept
     assert fits["result"]["byte_size"] > PAGE
     disk.fill(leave=PAGE)
     assert_failed_for_want_of_space(ended(api, attempts=1))

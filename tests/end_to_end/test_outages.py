@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from activities.declarations import declaration_key
 from tests.end_to_end.stack import Stack, running, wait_until
 from tests.processes import freeze
 
@@ -29,6 +30,9 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
     """A stack of this test's own."""
     with running(Stack(tmp_path / "data")) as started:
         started.wait_until_ready()
+        # The last that the worker writes by itself: it would come back into a store that is gone.
+        declared = started.data_dir / "artifacts" / declaration_key("procedural")
+        wait_until("the engine is declared", declared.exists)
         yield started
         assert started.stop() == 0
     assert started.pids() == []

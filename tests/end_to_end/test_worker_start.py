@@ -5,11 +5,15 @@ import fcntl
 import signal
 import socket
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from temporalio.client import Client
 
+from activities.artifacts import LocalArtifactStore
+from activities.declarations import declaration_key, read_declaration
+from activities.engines.procedural import ProceduralEngine
 from tests.activities.outage import relaying_to
 from tests.end_to_end.worker_process import WorkerProcess, start_worker, worker
 from tests.processes import open_files_of, until
@@ -20,6 +24,9 @@ def data_dir(tmp_path: Path) -> Path:
     folder = tmp_path / "data"
     folder.mkdir()
     return folder
+
+
+DECLARATION = declaration_key("procedural")
 
 
 async def ended(process: WorkerProcess) -> int:
@@ -50,12 +57,29 @@ async def test_a_worker_whose_store_is_out_of_reach_is_not_ready(
     async with worker(client, data_dir) as process:
         await until_ready(process)
         artifacts = data_dir / "artifacts"
-        artifacts.rmdir()
+        # The last that it writes by itself.
+        await until((artifacts / DECLARATION).exists)
+        artifacts.rename(data_dir / "gone")
         artifacts.touch()
         assert await process.asks("/readyz") == (503, {"ready": False})
         assert await process.asks("/healthz") == (200, {"status": "alive"})
         artifacts.unlink()
         await until_ready(process)
+
+
+async def test_a_worker_serves_also_where_it_cannot_tell_what_its_engines_can_do(
+    client: Client, data_dir: Path
+) -> None:
+    in_the_way = (data_dir / "artifacts" / DECLARATION).parent
+    in_the_way.parent.mkdir(parents=True)
+    in_the_way.touch()
+    async with worker(client, data_dir) as process:
+        await until_ready(process)
+        await process.says("what the engine procedural can do is not declared yet")
+        in_the_way.unlink()
+        await until((data_dir / "artifacts" / DECLARATION).exists, 20)
+    told = await read_declaration(LocalArtifactStore(data_dir / "artifacts"), "procedural")
+    assert told.model_dump() == asdict(ProceduralEngine().capabilities)
 
 
 async def test_a_worker_waits_for_temporal_and_then_serves(client: Client, data_dir: Path) -> None:

@@ -28,6 +28,13 @@ async def test_job_that_no_worker_has_seen_says_so(stage: Stage) -> None:
     assert view.request is not None
 
 
+async def test_job_that_nobody_decides_about_does_not_wait_for_a_free_worker(stage: Stage) -> None:
+    async with stage.working(stage.work(when(asyncio.Event()))):
+        handle = await stage.start()
+        told = "no worker decides what happens next: workflow workers are down"
+        await stage.until(handle, JobState.PENDING, lambda view: view.waiting_for == told)
+
+
 async def test_queued_job_says_that_no_worker_serves_its_engine(stage: Stage) -> None:
     async with stage.deciding():
         handle = await stage.start()
