@@ -4,7 +4,8 @@
 
 Starts a stack of its own (`make run`'s, and two more workers), submits jobs, and at random moments
 kills workers, engines, the API and the Temporal server with -9, freezes workers and lets them go
-on, and pauses, resumes and cancels jobs. The seed decides what is done; when, the machine does.
+on, and pauses, resumes, amends and cancels jobs, some of which tell a receiver that often refuses.
+The seed decides what is done; when, the machine does.
 """
 
 import argparse
@@ -26,7 +27,9 @@ from typing import Any
 
 import httpx
 
-from benchmarks.chaos_invariants import Violations, check_jobs, check_leftovers
+from benchmarks.chaos_callbacks import check_callbacks, receiver
+from benchmarks.chaos_invariants import Violations, check_jobs, check_leftovers, known_jobs
+from tests.activities.receivers import Receiver
 from tests.end_to_end.stack import Stack, running
 
 Json = dict[str, Any]
@@ -37,6 +40,8 @@ PART_PAUSE_SECONDS = 16.0
 FINISH_SECONDS = 300.0
 # The share of jobs whose label is removed by a second job.
 REMOVALS = 0.3
+# The share of jobs that tell a receiver, half of them of every transition.
+CALLBACKS = 0.5
 SIZES = ((64, 64, 8), (128, 96, 12), (256, 256, 30), (512, 512, 60), (768, 768, 100))
 
 
@@ -55,6 +60,7 @@ class Chaos:
 
     stack: Stack
     rng: random.Random
+    callback_url: str
     extra: list[subprocess.Popen[bytes]] = field(default_factory=list)
     jobs: dict[str, Plan] = field(default_factory=dict)
     cancelled: set[str] = field(default_factory=set)
@@ -74,6 +80,9 @@ class Chaos:
         }
         if self.rng.random() < REMOVALS:
             request |= {"watermark": "remove", "label_terms_accepted": True}
+        if self.rng.random() < CALLBACKS:
+            events = self.rng.choice(["final", "all"])
+            request |= {"callback_url": self.callback_url, "callback_events": events}
         wishes = self.rng.choices(
             [
                 (),
@@ -81,8 +90,9 @@ class Chaos:
                 ("pause", "resume"),
                 ("pause", "cancel"),
                 ("resume", "pause", "resume"),
+                ("amend", "pause", "amend", "resume"),
             ],
-            [70, 10, 12, 4, 4],
+            [60, 10, 12, 4, 4, 10],
         )[0]
         return Plan(request, wishes, self.rng.uniform(0, 3))
 
@@ -110,12 +120,19 @@ async def run_job(chaos: Chaos, api: httpx.AsyncClient, gate: asyncio.Semaphore)
         for wish in plan.wishes:
             if wish == "cancel":
                 chaos.cancelled.add(job_id)
-            answer = await insist(partial(api.post, f"/v1/jobs/{job_id}/{wish}"))
+            answer = await insist(partial(ask, api, job_id, wish, plan.request["seed"]))
             chaos.deeds[f"{wish} → {answer.status_code}"] += 1
             await asyncio.sleep(plan.delay / 3)
         job = await finish(api, job_id)
         if job["state"] == "SUCCESS" and "watermark" in plan.request:
             await finish(api, job["successor_id"])
+
+
+async def ask(api: httpx.AsyncClient, job_id: str, wish: str, number: int) -> httpx.Response:
+    """Wish something of a job."""
+    if wish == "amend":
+        return await api.patch(f"/v1/jobs/{job_id}", json={"priority": number})
+    return await api.post(f"/v1/jobs/{job_id}/{wish}")
 
 
 async def finish(api: httpx.AsyncClient, job_id: str) -> Json:
@@ -183,19 +200,30 @@ async def freeze_worker(chaos: Chaos) -> None:
 
 async def run(jobs: int, seed: int, in_flight: int, folder: Path) -> Violations:
     """Run it all; what was found broken, which should be nothing."""
+    async with receiver(random.Random(seed)) as told:
+        return await run_with(jobs, seed, in_flight, folder, told)
+
+
+async def run_with(
+    jobs: int, seed: int, in_flight: int, folder: Path, told: Receiver
+) -> Violations:
+    """The same, with a receiver of callbacks."""
     settings = {
         "DARKROOM_ARCHIVE_INTERVAL_SECONDS": "3",
         "DARKROOM_ARCHIVE_SETTLE_SECONDS": "8",
         "DARKROOM_GRACE_SECONDS": "10",
+        "DARKROOM_CALLBACK_PRIVATE_HOSTS": told.authority,
     }
     stack = Stack(folder / "data", extra=settings)
     with running(stack):
         await asyncio.to_thread(stack.wait_until_ready)
-        chaos = Chaos(stack, random.Random(seed))
+        chaos = Chaos(stack, random.Random(seed), told.url())
         chaos.extra = [stack.start_worker() for _ in range(EXTRA_WORKERS)]
         async with httpx.AsyncClient(base_url=stack.api_url, timeout=30) as api:
             await live(chaos, api, jobs, in_flight)
-            violations = await check_jobs(stack, api, chaos.jobs, chaos.cancelled)
+            known = await known_jobs(stack)
+            violations = await check_jobs(api, known, chaos.jobs, chaos.cancelled)
+            await check_callbacks(violations, api, sorted(known), told)
             await check_leftovers(stack, violations)
         for worker in chaos.extra:
             worker.terminate()
@@ -204,6 +232,7 @@ async def run(jobs: int, seed: int, in_flight: int, folder: Path) -> Violations:
         violations.expect(stack.pids() == [], "no process is left")
         for deed, count in sorted(chaos.deeds.items()):
             print(f"  {count:5} × {deed}")
+        print(f"  {len(told.requests):5} callbacks taken or refused")
     return violations
 
 

@@ -58,16 +58,20 @@ class Violations:
         )
 
 
-async def check_jobs(
-    stack: Stack, api: httpx.AsyncClient, plans: Mapping[str, Planned], cancelled: set[str]
-) -> Violations:
-    """Check every job that Temporal knows, also one whose submitter never heard of it."""
-    violations = Violations()
+async def known_jobs(stack: Stack) -> set[str]:
+    """All jobs that Temporal knows, also those whose submitter never heard of them."""
     client = await Client.connect(stack.temporal_address)
-    known = {
+    return {
         job_id_of(row.id) or ""
         async for row in client.list_workflows('WorkflowType="ImageJobWorkflow"')
     }
+
+
+async def check_jobs(
+    api: httpx.AsyncClient, known: set[str], plans: Mapping[str, Planned], cancelled: set[str]
+) -> Violations:
+    """Check every job."""
+    violations = Violations()
     violations.expect(set(plans) <= known, f"lost: {sorted(set(plans) - known)}")
     for job_id in sorted(known):
         job = (await api.get(f"/v1/jobs/{job_id}", params={"wait": 60})).json()
