@@ -12,7 +12,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from api.jobs import Jobs
 from api.outage import answered
 from api.problems import IllegalTransition, SignalsUsedUp
-from workflows.hearing import Standing
+from workflows.hearing import Standing, has_no_signals_left
 from workflows.messages import (
     SIGNAL_CANCEL,
     SIGNAL_PAUSE,
@@ -90,7 +90,7 @@ class JobControl:
                 await handle.signal(signal, note)
         except RPCError as error:
             # Else the job has ended in between: its final state is the answer.
-            if _has_no_signals_left(error):
+            if has_no_signals_left(error):
                 await self._do_without_signal(view, signal)
             elif error.status is not RPCStatusCode.NOT_FOUND:
                 raise
@@ -145,11 +145,6 @@ def _pauses(view: JobView) -> int:
     """How often people paused the job; a stopping worker's hand-backs are counted elsewhere."""
     pauses = [t for t in view.transitions if t.event is JobEvent.PAUSE]
     return sum(not t.source.startswith("worker:") for t in pauses)
-
-
-def _has_no_signals_left(error: RPCError) -> bool:
-    is_refusal = error.status is RPCStatusCode.INVALID_ARGUMENT
-    return is_refusal and "limit for signal" in error.message
 
 
 def _refuse_if_over(event: JobEvent, view: JobView) -> None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError
 
 from activities.callbacks.models import CallbackAttempt
 from workflows.callbacks import Message, all_messages, delivery_prefix
@@ -21,8 +22,13 @@ from workflows.delivery import (
     attempts_of,
     delivery_options,
 )
+from workflows.hearing import has_no_signals_left
 from workflows.listing import quoted
 from workflows.messages import WORKFLOW_TASK_QUEUE, JobView
+
+
+class AskedTooOftenError(Exception):
+    """Thousands have asked for a message while one attempt to send it lasted."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +66,18 @@ class Deliveries:
         return [await _delivery(message, runs[message.workflow_id]) for message in messages]
 
     async def send_again(self, message: Message) -> None:
-        """Send a message now, whether or not it was delivered, and however long ago."""
-        await self._start(
-            message, WorkflowIDReusePolicy.ALLOW_DUPLICATE, start_signal=SIGNAL_REDELIVER
-        )
+        """Send a message now, whether or not it was delivered, and however long ago.
+
+        Raises `AskedTooOftenError`.
+        """
+        try:
+            await self._start(
+                message, WorkflowIDReusePolicy.ALLOW_DUPLICATE, start_signal=SIGNAL_REDELIVER
+            )
+        except RPCError as error:
+            if has_no_signals_left(error):
+                raise AskedTooOftenError from error
+            raise
 
     async def make_up_for(self, view: JobView) -> None:
         """Start those deliveries of a job that its own run could not start: it was cut short."""
@@ -93,14 +107,15 @@ async def _delivery(message: Message, runs: Sequence[WorkflowExecution]) -> Deli
     if not runs:
         return Delivery(message)
     memos = [await run.memo() for run in runs]
-    attempts = [attempt for memo in memos for attempt in attempts_of(memo)]
+    # A run that an operator has reset begins with the attempts of the one before: each counts once.
+    attempts = {attempt.at: attempt for memo in memos for attempt in attempts_of(memo)}
     status = DeliveryStatus.model_validate(memos[-1].get(STATUS_KEY, {}))
     state = _state(status, runs[-1])
     return Delivery(
         message,
         state,
         status.next_attempt_at or _began_at(runs[-1]) if state == "PENDING" else None,
-        tuple(attempts),
+        tuple(attempts.values()),
     )
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
+from temporalio.service import RPCError, RPCStatusCode
 
 from workflows.messages import (
     SIGNAL_CANCEL,
@@ -77,6 +78,12 @@ async def asked_in_all(
             signal = _signal_of(event)
             asked = asked.after(signal) if signal else asked
     return asked
+
+
+def has_no_signals_left(error: RPCError) -> bool:
+    """Whether Temporal refused a signal because its workflow had as many as one may have."""
+    is_refusal = error.status is RPCStatusCode.INVALID_ARGUMENT
+    return is_refusal and "limit for signal" in error.message
 
 
 def _signal_of(event: HistoryEvent) -> str | None:

@@ -2,10 +2,8 @@
 
 import asyncio
 import contextlib
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 
 from temporalio import workflow
 from temporalio.common import RawValue
@@ -13,13 +11,13 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from activities.models import CLAIM_REFUSED, ClaimInput, ClaimResult, WorkInput, WorkResult
+    from workflows.any_payload import with_any_payload
     from workflows.job import Job
     from workflows.job_input import UnreadableInputError, read_input
     from workflows.job_record import JobRecord, memo_corrections
     from workflows.looks import await_results, idle_seconds, lost_at
     from workflows.messages import (
         IMAGE_JOB_WORKFLOW,
-        NOTHING_SENT,
         QUERY_VIEW,
         SIGNAL_CANCEL,
         SIGNAL_PAUSE,
@@ -60,20 +58,6 @@ _REFUSE_MADE_UP_RESULTS = "refuse-made-up-results"
 
 # Undecoded: `temporal activity complete` can put anything there, and must not wedge the job.
 Work = workflow.ActivityHandle[RawValue]
-
-
-def _with_any_payload(handler: Callable[[Any, Any], None]) -> Callable[..., None]:
-    """Let a signal count whatever it carries.
-
-    The SDK drops a signal that it can't decode, and one payload more than a handler takes fails the
-    workflow task. It sees the handler's own signature, so it hands over a single payload undecoded.
-    """
-
-    @functools.wraps(handler)
-    def take(self: Any, *sent: Any) -> None:
-        handler(self, sent[0] if sent else NOTHING_SENT)
-
-    return take
 
 
 @workflow.defn(dynamic=True)
@@ -314,13 +298,13 @@ class ImageJobWorkflow:
         return self._job.record.view()
 
     @workflow.signal(name=SIGNAL_CANCEL)
-    @_with_any_payload
+    @with_any_payload
     def cancel(self, note: RawValue) -> None:
         """Wish that the job ends now."""
         self._note_cancel(control_note(note, workflow.payload_converter()))
 
     @workflow.signal(name=SIGNAL_PAUSE)
-    @_with_any_payload
+    @with_any_payload
     def pause(self, note: RawValue) -> None:
         """Wish that the job stops at its next checkpoint."""
         if self._job.ledger.may_pause:
@@ -330,7 +314,7 @@ class ImageJobWorkflow:
             self._refuse(f"PAUSE was refused: a job is paused at most {MAX_PAUSES} times")
 
     @workflow.signal(name=SIGNAL_RESUME)
-    @_with_any_payload
+    @with_any_payload
     def resume(self, note: RawValue) -> None:
         """Wish that a paused job goes on, or take a pause back."""
         wish = control_note(note, workflow.payload_converter())

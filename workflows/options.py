@@ -101,7 +101,8 @@ CALLBACK_JITTER = 0.1
 # A receiver that asks for more time than this is not waited for.
 LONGEST_CALLBACK_WAIT = timedelta(days=1)
 
-# Sending again can be asked for as often as anybody likes; each costs some ten events.
+# Sending again can be asked for as often as anybody likes; each costs some ten events, and an entry
+# of the memo. After so many it is sent in another run.
 MAX_CALLBACK_ATTEMPTS = 100
 
 # The workflow decides what follows a failed attempt, so that history says why each one ended.
