@@ -12,6 +12,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 with workflow.unsafe.imports_passed_through():
     from activities.callbacks.activity import CallbackActivities
     from activities.callbacks.models import CallbackAttempt, SendCallbackInput
+    from activities.errors import WorkError
     from activities.models import Model
     from workflows import options
     from workflows.any_payload import with_any_payload
@@ -88,9 +89,8 @@ class CallbackWorkflow:
                 summary=f"attempt {self._attempts}",
             )
         # The worker died, or could not read who is to be told: an attempt as any other.
-        except ActivityError:
-            words = "the attempt ended unexpectedly; whether it arrived is not known"
-            return CallbackAttempt(at=began_at, outcome="failed", message=words)
+        except ActivityError as error:
+            return CallbackAttempt(at=began_at, outcome="failed", message=_words_for(error))
 
     def _wait_after(self, attempt: CallbackAttempt, failures: int) -> timedelta | None:
         """How long until the next attempt; None if there is none."""
@@ -139,6 +139,14 @@ class CallbackWorkflow:
     def redeliver(self, _: RawValue) -> None:
         """Wish that the message is sent now."""
         self._is_asked_again = True
+
+
+def _words_for(error: ActivityError) -> str:
+    """What is known of an attempt that told nothing itself."""
+    cause = error.cause
+    if isinstance(cause, ApplicationError) and cause.type == WorkError.__name__:
+        return "nothing was sent: the settings of callbacks could not be read"
+    return "the attempt ended unexpectedly; whether it arrived is not known"
 
 
 def _first_memo(message: Message) -> dict[str, Any]:

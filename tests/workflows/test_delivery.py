@@ -14,6 +14,7 @@ from temporalio.exceptions import ApplicationError, CancelledError
 from temporalio.testing import WorkflowEnvironment
 
 from activities.callbacks.models import CallbackAttempt, SendCallbackInput
+from activities.errors import ErrorKind, WorkError
 from tests.workflows.receiver import DELIVERED, FAILED, GONE, FakeReceiver, Gate, answer
 from tests.workflows.stage import Stage, replay, until
 from workflows import options
@@ -236,15 +237,24 @@ async def test_cancel_of_an_operator_ends_a_delivery_that_waits_or_is_sent(
     assert [attempt.outcome for attempt in attempts] == ["failed"]
 
 
-async def test_attempt_that_is_lost_is_an_attempt_that_failed(stage: Stage) -> None:
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (RuntimeError("a fault of our own"), "whether it arrived is not known"),
+        (WorkError(ErrorKind.STORAGE, "a fault of our own"), "nothing was sent"),
+    ],
+)
+async def test_attempt_that_is_lost_is_an_attempt_that_failed(
+    stage: Stage, fault: Exception, words: str
+) -> None:
     class Crashing(FakeReceiver):
-        """Fails as an activity the first time, as one does that can't read its settings."""
+        """Fails as an activity the first time."""
 
         @activity.defn
         async def send_callback(self, input: SendCallbackInput) -> CallbackAttempt:
             attempt = await super().send_callback(input)
             if len(self.got) == 1:
-                raise RuntimeError("a fault of our own")
+                raise fault
             return attempt
 
     receiver = Crashing()
@@ -253,4 +263,5 @@ async def test_attempt_that_is_lost_is_an_attempt_that_failed(stage: Stage) -> N
         assert (await handle.result()).state == "DELIVERED"
     _, [lost, _] = await told_by(handle)
     assert lost.outcome == "failed"
+    assert words in lost.message
     assert "fault of our own" not in lost.message
