@@ -1,7 +1,7 @@
 """Many jobs at once, each with a result of its own."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,13 +9,14 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
 from api.errors import invalid_request
-from api.idempotency import Intent
 from api.jobs import Created, Jobs
 from api.problems import Problem, ProblemDocument, problem_document
 from api.schemas import CreateJobRequest
 
 # So that a batch leaves room for everybody else's requests.
 _AT_A_TIME = 16
+# Names that nobody answers for take seconds each, and most of them are waited for together.
+_RECEIVERS_AT_A_TIME = 64
 
 
 class _Nothing(BaseModel):
@@ -36,19 +37,23 @@ async def create_batch(jobs: Jobs, items: Sequence[Any], key: str | None) -> lis
     With an idempotency key each item has one, made of the key and the item's place.
     """
     batch = jobs.intent(key, _Nothing(), "batch") if key is not None else None
-    gate = asyncio.Semaphore(_AT_A_TIME)
+    checks, starts = asyncio.Semaphore(_RECEIVERS_AT_A_TIME), asyncio.Semaphore(_AT_A_TIME)
 
-    async def create(number: int, item: Any) -> ItemResult:
-        async with gate:
-            return await _create(jobs, number, item, batch)
-
-    return await asyncio.gather(*(create(number, item) for number, item in enumerate(items)))
-
-
-async def _create(jobs: Jobs, number: int, item: Any, batch: Intent | None) -> ItemResult:
-    try:
+    async def create(number: int, item: Any) -> Created:
         asked = CreateJobRequest.model_validate(item)
-        return ItemResult(await jobs.create(asked, batch.item(number, asked) if batch else None))
+        async with checks:
+            await jobs.require_receiver(asked)
+        async with starts:
+            return await jobs.create_checked(asked, batch.item(number, asked) if batch else None)
+
+    return await asyncio.gather(
+        *(_result(number, create(number, item)) for number, item in enumerate(items))
+    )
+
+
+async def _result(number: int, creation: Coroutine[Any, Any, Created]) -> ItemResult:
+    try:
+        return ItemResult(await creation)
     except (ValidationError, RequestValidationError) as error:
         return ItemResult(problem=invalid_request(_placed(error.errors(), number)))
     except Problem as error:

@@ -15,7 +15,7 @@ from api.jobs import Jobs
 from api.outage import answered
 from api.problems import Problem, StateProblem
 from workflows.callbacks import Message, all_messages, receivers
-from workflows.deliveries import Deliveries, Delivery
+from workflows.deliveries import AskedTooOftenError, Deliveries, Delivery
 from workflows.messages import ImageJobInput, JobView
 
 # What is longer is no address that a receiver could use.
@@ -30,6 +30,16 @@ class CallbackNotFound(Problem):
 
     def __init__(self) -> None:
         super().__init__("The job has no callback with this id.")
+
+
+class RedeliveredTooOften(Problem):
+    """The delivery has heard so many wishes that it takes no more for now."""
+
+    status = HTTPStatus.CONFLICT
+    code = "REDELIVERED_TOO_OFTEN"
+
+    def __init__(self) -> None:
+        super().__init__("It was asked for too often while it was sent: wait for its next attempt.")
 
 
 class NoCallbackYet(StateProblem):
@@ -121,8 +131,11 @@ class JobCallbacks:
 
     async def _send(self, view: JobView, messages: Sequence[Message]) -> list[Delivery]:
         for message in messages:
-            async with answered():
-                await self._deliveries.send_again(message)
+            try:
+                async with answered():
+                    await self._deliveries.send_again(message)
+            except AskedTooOftenError as error:
+                raise RedeliveredTooOften from error
         sent = {message.workflow_id for message in messages}
         return [one for one in await self._read(view) if one.message.workflow_id in sent]
 

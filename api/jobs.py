@@ -119,8 +119,21 @@ class Jobs:
 
     async def create(self, asked: CreateJobRequest, intent: Intent | None = None) -> Created:
         """Start a job; once this returns it can't be lost."""
+        await self.require_receiver(asked)
+        return await self.create_checked(asked, intent)
+
+    async def require_receiver(self, asked: CreateJobRequest) -> None:
+        """Raise a validation error if callbacks must not go where they are wanted.
+
+        Name servers that hang make it take some seconds.
+        """
         if asked.callback_url is not None:
             await self._receivers.require_allowed(asked.callback_url, "callback_url")
+
+    async def create_checked(
+        self, asked: CreateJobRequest, intent: Intent | None = None
+    ) -> Created:
+        """Start a job whose receiver was found to be allowed."""
         return await self.submit(self._job_input(asked), intent)
 
     async def submit(self, request: ImageJobInput, intent: Intent | None) -> Created:

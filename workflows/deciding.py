@@ -13,7 +13,7 @@ from workflows.bulk_sweep import BulkActivities
 from workflows.delivery import CallbackWorkflow
 from workflows.image_job import ImageJobWorkflow
 from workflows.messages import WORKFLOW_TASK_QUEUE
-from workflows.options import BULK_HEARTBEAT, STICKY_QUEUE_TIMEOUT
+from workflows.options import BULK_HEARTBEAT, LIGHT_ACTIVITIES_AT_ONCE, STICKY_QUEUE_TIMEOUT
 
 
 def workflow_worker(
@@ -35,6 +35,8 @@ def workflow_worker(
             BulkActivities(client).carry_out_bulk,
             *activities,
         ],
+        # Mostly callbacks, which wait for receivers that may be slow.
+        max_concurrent_activities=LIGHT_ACTIVITIES_AT_ONCE,
         # Else the progress of a bulk would be told every eight seconds.
         max_heartbeat_throttle_interval=BULK_HEARTBEAT,
         sticky_queue_schedule_to_start_timeout=STICKY_QUEUE_TIMEOUT,

@@ -9,8 +9,10 @@ from datetime import UTC, datetime
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError
 
 from activities.callbacks.models import CallbackAttempt
+from workflows.asking import has_no_signals_left
 from workflows.callbacks import Message, all_messages, delivery_prefix
 from workflows.delivery import (
     CALLBACK_WORKFLOW,
@@ -23,6 +25,13 @@ from workflows.delivery import (
 )
 from workflows.listing import quoted
 from workflows.messages import WORKFLOW_TASK_QUEUE, JobView
+
+# Each delivery that is asked for again makes one; the oldest are told no more.
+_MOST_RUNS = 2000
+
+
+class AskedTooOftenError(Exception):
+    """Thousands have asked for a message while one attempt to send it lasted."""
 
 
 @dataclass(frozen=True)
@@ -55,15 +64,23 @@ class Deliveries:
             f"WorkflowType = {quoted(CALLBACK_WORKFLOW)}"
             f" AND WorkflowId STARTS_WITH {quoted(delivery_prefix(view.id))}"
         )
-        async for row in self._client.list_workflows(query):
+        async for row in self._client.list_workflows(query, limit=_MOST_RUNS):
             runs[row.id].append(row)
         return [await _delivery(message, runs[message.workflow_id]) for message in messages]
 
     async def send_again(self, message: Message) -> None:
-        """Send a message now, whether or not it was delivered, and however long ago."""
-        await self._start(
-            message, WorkflowIDReusePolicy.ALLOW_DUPLICATE, start_signal=SIGNAL_REDELIVER
-        )
+        """Send a message now, whether or not it was delivered, and however long ago.
+
+        Raises `AskedTooOftenError`.
+        """
+        try:
+            await self._start(
+                message, WorkflowIDReusePolicy.ALLOW_DUPLICATE, start_signal=SIGNAL_REDELIVER
+            )
+        except RPCError as error:
+            if has_no_signals_left(error):
+                raise AskedTooOftenError from error
+            raise
 
     async def make_up_for(self, view: JobView) -> None:
         """Start those deliveries of a job that its own run could not start: it was cut short."""
@@ -93,14 +110,15 @@ async def _delivery(message: Message, runs: Sequence[WorkflowExecution]) -> Deli
     if not runs:
         return Delivery(message)
     memos = [await run.memo() for run in runs]
-    attempts = [attempt for memo in memos for attempt in attempts_of(memo)]
+    # A run that an operator has reset begins with the attempts of the one before: each counts once.
+    attempts = {attempt.at: attempt for memo in memos for attempt in attempts_of(memo)}
     status = DeliveryStatus.model_validate(memos[-1].get(STATUS_KEY, {}))
     state = _state(status, runs[-1])
     return Delivery(
         message,
         state,
         status.next_attempt_at or _began_at(runs[-1]) if state == "PENDING" else None,
-        tuple(attempts),
+        tuple(attempts.values()),
     )
 
 

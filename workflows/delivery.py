@@ -1,19 +1,22 @@
 """CallbackWorkflow: the delivery of one message, and what its memo tells of it."""
 
+import asyncio
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from temporalio import workflow
-from temporalio.common import Priority, WorkflowIDReusePolicy
+from temporalio.common import Priority, RawValue, WorkflowIDReusePolicy
 from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from activities.callbacks.activity import CallbackActivities
     from activities.callbacks.models import CallbackAttempt, SendCallbackInput
+    from activities.errors import WorkError
     from activities.models import Model
     from workflows import options
     from workflows.callbacks import Message
+    from workflows.signals import with_any_payload
 
 CALLBACK_WORKFLOW = "CallbackWorkflow"
 SIGNAL_REDELIVER = "redeliver"
@@ -53,18 +56,21 @@ class CallbackWorkflow:
         """Deliver; returns how it ended, or fails with `CALLBACK_FAILED`."""
         failures = 0
         while True:
-            # Whoever started this run to send again is served by its first attempt.
+            # Whoever asked to send again is served by the attempt that follows.
             self._is_asked_again = False
             attempt = await self._send()
-            failures = 0 if self._is_asked_again else failures + 1
-            if self._is_asked_again and self._attempts < options.MAX_CALLBACK_ATTEMPTS:
+            failures += 1
+            self._end_if_cancelled(attempt)
+            if self._is_asked_again:
                 self._note(attempt, DeliveryStatus(next_attempt_at=workflow.now()))
             elif wait := self._wait_after(attempt, failures):
                 self._note(attempt, DeliveryStatus(next_attempt_at=workflow.now() + wait))
-                if await self._is_asked_within(wait):
-                    failures = 0
+                if not await self._is_asked_within(wait):
+                    continue
             else:
                 return self._end(attempt)
+            failures = 0
+            self._begin_anew_if_long()
 
     async def _send(self) -> CallbackAttempt:
         message, began_at = self._message, workflow.now()
@@ -83,15 +89,12 @@ class CallbackWorkflow:
                 summary=f"attempt {self._attempts}",
             )
         # The worker died, or could not read who is to be told: an attempt as any other.
-        except ActivityError:
-            words = "the attempt ended unexpectedly; whether it arrived is not known"
-            return CallbackAttempt(at=began_at, outcome="failed", message=words)
+        except ActivityError as error:
+            return CallbackAttempt(at=began_at, outcome="failed", message=_words_for(error))
 
     def _wait_after(self, attempt: CallbackAttempt, failures: int) -> timedelta | None:
         """How long until the next attempt; None if there is none."""
-        is_last = failures > len(options.CALLBACK_INTERVALS)
-        is_over = is_last or self._attempts >= options.MAX_CALLBACK_ATTEMPTS
-        if attempt.outcome != "failed" or is_over:
+        if attempt.outcome != "failed" or failures > len(options.CALLBACK_INTERVALS):
             return None
         spread = workflow.random().uniform(1 - options.CALLBACK_JITTER, 1 + options.CALLBACK_JITTER)
         planned = options.CALLBACK_INTERVALS[failures - 1] * spread
@@ -107,6 +110,18 @@ class CallbackWorkflow:
             return False
         return True
 
+    def _end_if_cancelled(self, attempt: CallbackAttempt) -> None:
+        """`temporal workflow cancel` ends the attempt as if it had failed, and the delivery too."""
+        if workflow.cancellation_reason() is not None and attempt.outcome == "failed":
+            self._note(attempt, DeliveryStatus(state="STOPPED"))
+            raise asyncio.CancelledError
+
+    def _begin_anew_if_long(self) -> None:
+        """Send again in another run, where this one has grown by being asked again and again."""
+        is_long = workflow.info().is_continue_as_new_suggested()
+        if is_long or self._attempts >= options.MAX_CALLBACK_ATTEMPTS:
+            workflow.continue_as_new(self._message, memo=_first_memo(self._message))
+
     def _end(self, attempt: CallbackAttempt) -> DeliveryStatus:
         ends: Mapping[str, DeliveryState] = {"delivered": "DELIVERED", "gone": "STOPPED"}
         status = DeliveryStatus(state=ends.get(attempt.outcome, "FAILED"))
@@ -120,9 +135,25 @@ class CallbackWorkflow:
         workflow.upsert_memo({key: attempt, STATUS_KEY: status})
 
     @workflow.signal(name=SIGNAL_REDELIVER)
-    def redeliver(self, *_: Any) -> None:
-        """Wish that the message is sent now, whatever the signal carries."""
+    @with_any_payload
+    def redeliver(self, _: RawValue) -> None:
+        """Wish that the message is sent now."""
         self._is_asked_again = True
+
+
+def _words_for(error: ActivityError) -> str:
+    """What is known of an attempt that told nothing itself."""
+    cause = error.cause
+    if isinstance(cause, ApplicationError) and cause.type == WorkError.__name__:
+        return "nothing was sent: the settings of callbacks could not be read"
+    return "the attempt ended unexpectedly; whether it arrived is not known"
+
+
+def _first_memo(message: Message) -> dict[str, Any]:
+    return {
+        MESSAGE_KEY: message.model_copy(update={"body": ""}),
+        STATUS_KEY: DeliveryStatus(),
+    }
 
 
 _LONGEST_WAIT_SECONDS = options.LONGEST_CALLBACK_WAIT.total_seconds()
@@ -134,10 +165,7 @@ def delivery_options(message: Message) -> dict[str, Any]:
         "id": message.workflow_id,
         "id_reuse_policy": WorkflowIDReusePolicy.REJECT_DUPLICATE,
         "task_timeout": options.WORKFLOW_TASK_TIMEOUT,
-        "memo": {
-            MESSAGE_KEY: message.model_copy(update={"body": ""}),
-            STATUS_KEY: DeliveryStatus(),
-        },
+        "memo": _first_memo(message),
         # Tenants take turns: one whose receivers are slow doesn't hold up the others.
         "priority": Priority(fairness_key=message.tenant),
         "static_summary": f"{message.type} · {message.id} · {message.receiver}",

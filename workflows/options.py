@@ -106,7 +106,12 @@ CALLBACK_JITTER = 0.1
 # A receiver that asks for more time than this is not waited for.
 LONGEST_CALLBACK_WAIT = timedelta(days=1)
 
-# Sending again can be asked for as often as anybody likes; each costs some ten events.
+# They wait for others nearly all of their time: the default of a hundred is full when a hundred
+# receivers hang, and whoever comes next waits for them.
+LIGHT_ACTIVITIES_AT_ONCE = 500
+
+# Sending again can be asked for as often as anybody likes; each costs some ten events, and an entry
+# of the memo. After so many it is sent in another run.
 MAX_CALLBACK_ATTEMPTS = 100
 
 # A bulk may have very many jobs to ask, and goes on for ever: it was accepted. A killed worker is

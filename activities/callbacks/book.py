@@ -1,9 +1,11 @@
 """What is known of each tenant's callbacks, by all API processes and workers alike."""
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import pairwise
 from typing import Generic, TypeVar
+from weakref import WeakValueDictionary
 
 from activities.artifacts import ArtifactStore
 from activities.callbacks.tenant_files import Endpoint, SecretFile, TenantFiles
@@ -37,6 +39,8 @@ class CallbackBook:
     def __init__(self, store: ArtifactStore, clock: Callable[[], float] = time.time) -> None:
         self._store = store
         self._clock = clock
+        # A tenant's is there as long as somebody rotates, so that the bound holds for many at once.
+        self._rotating: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._known_secrets = _Known(self.secrets)
         self._known_endpoints = _Known(self.endpoint)
 
@@ -47,17 +51,8 @@ class CallbackBook:
 
     async def rotate(self, tenant: str) -> str:
         """The secret to show from now on; raises `RotatedTooOftenError`."""
-        owner = TenantFiles(self._store, tenant)
-        files, now = await owner.secrets(), self._now_ms()
-        counting = _counting(files, now)
-        if len(counting) >= _MAX_SECRETS:
-            raise RotatedTooOftenError
-        # After all others, also where clocks differ.
-        latest = max((file.made_at_ms for file in files), default=0)
-        await owner.add_secret(max(now, latest + 1), is_rotated=True)
-        for file in files:
-            if file not in counting:
-                await owner.remove_secret(file)
+        async with self._rotating.setdefault(tenant, asyncio.Lock()):
+            await self._rotate(tenant)
         self._known_secrets.forget(tenant)
         return (await self.secrets(tenant))[0]
 
@@ -82,6 +77,19 @@ class CallbackBook:
     async def known_endpoint(self, tenant: str) -> Endpoint | None:
         """As `endpoint`, some seconds old, or a minute with a store that can't be read."""
         return await self._known_endpoints.of(tenant)
+
+    async def _rotate(self, tenant: str) -> None:
+        owner = TenantFiles(self._store, tenant)
+        files, now = await owner.secrets(), self._now_ms()
+        counting = _counting(files, now)
+        if len(counting) >= _MAX_SECRETS:
+            raise RotatedTooOftenError
+        # After all others, also where clocks differ.
+        latest = max((file.made_at_ms for file in files), default=0)
+        await owner.add_secret(max(now, latest + 1), is_rotated=True)
+        for file in files:
+            if file not in counting:
+                await owner.remove_secret(file)
 
     async def _secret_files(self, tenant: str) -> list[SecretFile]:
         owner = TenantFiles(self._store, tenant)

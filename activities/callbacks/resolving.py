@@ -15,6 +15,8 @@ from activities.threads import DaemonThreads
 _LOOKUPS_OF_A_DOMAIN = 8
 _LOOKUPS_AT_A_TIME = 100
 _MAX_REMEMBERED = 1000
+# Below these in a country's domain, such as co.uk, stand the domains of many owners.
+_SHARED = frozenset({"ac", "co", "com", "edu", "gov", "ne", "net", "or", "org"})
 
 Lookup = Callable[[str], Sequence[str]]
 
@@ -59,8 +61,7 @@ class SystemResolver:
         return await asyncio.shield(self._asking[name])
 
     async def _ask(self, name: str) -> Sequence[Address]:
-        domain = ".".join(name.split(".")[-2:])
-        threads = self._threads.setdefault(domain, DaemonThreads(_LOOKUPS_OF_A_DOMAIN))
+        threads = self._threads.setdefault(_domain_of(name), DaemonThreads(_LOOKUPS_OF_A_DOMAIN))
         try:
             async with asyncio.timeout(self._limit_seconds):
                 texts = await threads.run(lambda: self._look_up_in_thread(name))
@@ -80,6 +81,13 @@ class SystemResolver:
             return self._look_up(name)
         finally:
             self._in_threads.discard(name)
+
+
+def _domain_of(name: str) -> str:
+    """The part of a name that has one owner, as far as that can be told without a list of all."""
+    labels = name.split(".")
+    is_shared = len(labels) > 2 and len(labels[-1]) == 2 and labels[-2] in _SHARED
+    return ".".join(labels[-3 if is_shared else -2 :])
 
 
 class RememberingResolver:

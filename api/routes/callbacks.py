@@ -58,7 +58,7 @@ async def list_callbacks(job_id: JobId, callbacks: JobCallbacksDependency) -> Ca
     responses={
         **_SENT,
         404: NOT_FOUND,
-        409: problem("The job isn't over, or nobody is to be told of it"),
+        409: problem("The job isn't over, nobody is to be told of it, or it was asked too often"),
         422: INVALID,
         503: UNAVAILABLE,
     },
@@ -78,6 +78,7 @@ async def redeliver_callbacks(
     responses={
         **_SENT,
         404: problem("There is no job, or no callback of it, with this id"),
+        409: problem("It was asked for too often (`REDELIVERED_TOO_OFTEN`)"),
         422: INVALID,
         503: UNAVAILABLE,
     },

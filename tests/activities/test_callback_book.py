@@ -205,6 +205,17 @@ async def test_what_is_known_outlives_a_store_that_fails_for_a_while(
         assert failure.value.kind is ErrorKind.STORAGE
 
 
+async def test_many_rotations_at_once_make_no_more_secrets_than_one_after_another(
+    store: LocalArtifactStore,
+) -> None:
+    book = book_at(store)
+    made = await asyncio.gather(*(book.rotate("anne") for _ in range(20)), return_exceptions=True)
+    refused = [error for error in made if isinstance(error, RotatedTooOftenError)]
+    assert len(await book.secrets("anne")) == 8 == 20 - len(refused)
+    # Nobody waits for another tenant.
+    await book.rotate("bert")
+
+
 async def test_no_secret_is_in_the_words_of_a_record(store: LocalArtifactStore) -> None:
     owner = TenantFiles(store, "anne")
     await owner.add_secret(1, is_rotated=False)

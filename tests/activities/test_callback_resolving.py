@@ -133,6 +133,16 @@ async def test_lookups_that_hang_are_bounded_for_a_domain_and_hold_up_no_other(
     assert hung.asked[8:] == ["a.com"]
 
 
+async def test_domain_that_hangs_holds_up_no_other_below_the_same_registry(
+    hung: NameServer,
+) -> None:
+    resolver = SystemResolver(0.2, hung)
+    await asyncio.gather(*(resolver.resolve(f"n{n}.hung.co.uk") for n in range(50)))
+    assert len(hung.asked) == 8
+    await resolver.resolve("shop.co.uk")
+    assert hung.asked[8:] == ["shop.co.uk"]
+
+
 async def test_lookups_that_hang_are_bounded_over_all_domains(hung: NameServer) -> None:
     resolver = SystemResolver(0.5, hung)
     await asyncio.gather(*(resolver.resolve(f"n{n}.com") for n in range(150)))

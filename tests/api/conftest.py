@@ -94,3 +94,17 @@ def started(deserted_client: Client) -> CountWorkflows:
         return (await deserted_client.count_workflows(query)).count
 
     return count
+
+
+@pytest.fixture
+async def sparing() -> AsyncIterator[Client]:
+    """A server that takes two signals for a workflow, where others take ten thousand."""
+    limit = "history.maximumSignalsPerExecution=2"
+    async with await WorkflowEnvironment.start_local(
+        data_converter=pydantic_data_converter,
+        dev_server_existing_path=str(TEMPORAL),
+        dev_server_log_level="error",
+        dev_server_extra_args=["--dynamic-config-value", limit],
+    ) as environment:
+        await register_search_attributes(environment.client)
+        yield environment.client

@@ -7,9 +7,17 @@ from typing import Any
 
 import httpx
 import pytest
+from temporalio.client import Client
 
+from activities.artifacts import LocalArtifactStore
+from api.batches import create_batch
+from api.jobs import Jobs
+from api.limits import WaitingJobs
+from api.settings import ApiSettings
 from tests.api.conftest import CountWorkflows
 from tests.api.contract import problem, refused_fields
+from workflows.messages import ImageJobInput
+from workflows.reading import JobReader
 
 
 async def results(
@@ -104,3 +112,36 @@ async def test_batch_may_be_larger_than_a_job_and_has_a_limit(deserted: httpx.As
         "/v1/batches", content=body, headers={"Content-Type": "application/json"}
     )
     problem(response, 413, "BODY_TOO_LARGE")
+
+
+class SlowNames:
+    """Lets messages go anywhere, once so many wait to hear that."""
+
+    def __init__(self, waiting: int) -> None:
+        self._all_wait = asyncio.Barrier(waiting)
+
+    async def require_allowed(self, url: str, field: str) -> None:
+        """See `ReceiverCheck.require_allowed`."""
+        await self._all_wait.wait()
+
+    async def addressed(self, request: ImageJobInput, base_url: str) -> ImageJobInput:
+        """See `ReceiverCheck.addressed`."""
+        return request
+
+
+async def test_names_that_nobody_answers_for_are_waited_for_together(
+    deserted_client: Client, store: LocalArtifactStore
+) -> None:
+    jobs = Jobs(
+        deserted_client,
+        store,
+        JobReader(deserted_client, store),
+        ("procedural",),
+        WaitingJobs(deserted_client, 0),
+        ApiSettings().shares,
+        SlowNames(50),
+    )
+    items = [{"prompt": "a", "callback_url": f"https://n{n}.com/"} for n in range(50)]
+    async with asyncio.timeout(20):
+        told = await create_batch(jobs, items, None)
+    assert all(one.created for one in told)

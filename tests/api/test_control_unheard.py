@@ -1,7 +1,7 @@
 """Cancel, pause and resume while no workflow worker hears anything: every state, every wish."""
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
@@ -15,8 +15,6 @@ from temporalio.api.workflowservice.v1 import (
     RespondWorkflowTaskFailedRequest,
 )
 from temporalio.client import Client, WorkflowHandle
-from temporalio.contrib.pydantic import pydantic_data_converter
-from temporalio.testing import WorkflowEnvironment
 
 from activities.artifacts import LocalArtifactStore
 from activities.models import GenerationParameters
@@ -24,10 +22,8 @@ from api.app import create_app
 from api.settings import ApiSettings
 from tests.api.conftest import asking
 from tests.api.contract import job, problem
-from tests.conftest import TEMPORAL
 from workflows.job_record import JobRecord, initial_memo
 from workflows.messages import ImageJobInput, workflow_id_for
-from workflows.search_attributes import register_search_attributes
 from workflows.state_machine import JobEvent, JobState
 
 PATHS = {
@@ -176,20 +172,6 @@ async def test_job_that_was_paused_as_often_as_it_may_be_is_not_asked_again(
     assert "100 times" in told["detail"]
     assert await signals_of(handle) == []
     await handle.terminate()
-
-
-@pytest.fixture
-async def sparing() -> AsyncIterator[Client]:
-    """A server that takes two signals for a workflow, where others take ten thousand."""
-    limit = "history.maximumSignalsPerExecution=2"
-    async with await WorkflowEnvironment.start_local(
-        data_converter=pydantic_data_converter,
-        dev_server_existing_path=str(TEMPORAL),
-        dev_server_log_level="error",
-        dev_server_extra_args=["--dynamic-config-value", limit],
-    ) as environment:
-        await register_search_attributes(environment.client)
-        yield environment.client
 
 
 async def test_job_that_takes_no_more_signals_can_still_be_cancelled(

@@ -192,12 +192,14 @@ def is_failed_task(event: HistoryEvent) -> bool:
     """Whether a workflow task failed by a fault of the workflow's.
 
     A signal that arrives while a run closes makes the server refuse the closing task, once, so
-    that the signal is seen; a termination cuts a task short. Both are as they should be.
+    that the signal is seen; a termination cuts a task short; a reset begins with one that failed.
+    All are as they should be.
     """
     cause = event.workflow_task_failed_event_attributes.cause
     return event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED and cause not in (
         WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND,
         WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_FORCE_CLOSE_COMMAND,
+        WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW,
     )
 
 

@@ -7,11 +7,14 @@ from uuid import uuid4
 
 import pytest
 from temporalio import activity
+from temporalio.api.common.v1 import Payload
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
-from temporalio.exceptions import ApplicationError
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError, CancelledError
 from temporalio.testing import WorkflowEnvironment
 
 from activities.callbacks.models import CallbackAttempt, SendCallbackInput
+from activities.errors import ErrorKind, WorkError
 from tests.workflows.receiver import DELIVERED, FAILED, GONE, FakeReceiver, Gate, answer
 from tests.workflows.stage import Stage, replay, until
 from workflows import options
@@ -176,33 +179,82 @@ async def test_asking_again_while_it_is_sent_sends_it_once_more(stage: Stage) ->
     assert len(receiver.got) == 2
 
 
-async def test_number_of_attempts_has_a_limit_however_often_it_is_asked_for(stage: Stage) -> None:
+async def test_broken_signal_counts_too(stage: Stage) -> None:
+    receiver = FakeReceiver([FAILED, FAILED, DELIVERED])
+    async with stage.deciding(receiver.send_callback):
+        handle = await start(stage.client, stage)
+        await until_waiting(handle, 2)
+        broken = Payload(metadata={"encoding": b"weird/x"}, data=b"now")
+        await handle.signal(SIGNAL_REDELIVER, RawValue(broken))
+        assert (await handle.result()).state == "DELIVERED"
+
+
+async def test_delivery_that_is_asked_for_for_ever_goes_on_in_run_after_run(stage: Stage) -> None:
+    asked_for = options.MAX_CALLBACK_ATTEMPTS + 5
+
     class Insisting(FakeReceiver):
-        """Asks for another delivery during each."""
+        """Asks for another delivery during each, and then takes it."""
 
         @activity.defn
         async def send_callback(self, input: SendCallbackInput) -> CallbackAttempt:
-            own = activity.client().get_workflow_handle(activity.info().workflow_id or "")
-            await own.signal(SIGNAL_REDELIVER)
+            if len(self.got) < asked_for:
+                own = activity.client().get_workflow_handle(activity.info().workflow_id or "")
+                await own.signal(SIGNAL_REDELIVER)
+                self._answers = [FAILED, FAILED]
+            else:
+                self._answers = [DELIVERED]
             return await super().send_callback(input)
 
-    receiver = Insisting([FAILED])
+    receiver = Insisting()
     async with stage.deciding(receiver.send_callback):
         handle = await start(stage.client, stage)
-        with pytest.raises(WorkflowFailureError):
+        assert (await handle.result()).state == "DELIVERED"
+    assert len(receiver.got) == asked_for + 1
+    last = stage.client.get_workflow_handle(handle.id, result_type=DeliveryStatus)
+    stage.handles.append(last)
+    status, attempts = await told_by(last)
+    assert status.state == "DELIVERED"
+    # Its own, and not those of the run before once more.
+    assert len(attempts) == 6
+
+
+@pytest.mark.parametrize("is_waiting", [False, True])
+async def test_cancel_of_an_operator_ends_a_delivery_that_waits_or_is_sent(
+    stage: Stage, is_waiting: bool
+) -> None:
+    receiver = FakeReceiver([FAILED], None if is_waiting else Gate())
+    async with stage.deciding(receiver.send_callback):
+        handle = await start(stage.client, stage)
+        await receiver.gate.entered.wait()
+        if is_waiting:
+            await until_waiting(handle, 1)
+        await handle.cancel()
+        with pytest.raises(WorkflowFailureError) as ended:
             await handle.result()
-    assert len(receiver.got) == options.MAX_CALLBACK_ATTEMPTS
+        receiver.gate.open.set()
+    assert isinstance(ended.value.cause, CancelledError)
+    _, attempts = await told_by(handle)
+    assert [attempt.outcome for attempt in attempts] == ["failed"]
 
 
-async def test_attempt_that_is_lost_is_an_attempt_that_failed(stage: Stage) -> None:
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (RuntimeError("a fault of our own"), "whether it arrived is not known"),
+        (WorkError(ErrorKind.STORAGE, "a fault of our own"), "nothing was sent"),
+    ],
+)
+async def test_attempt_that_is_lost_is_an_attempt_that_failed(
+    stage: Stage, fault: Exception, words: str
+) -> None:
     class Crashing(FakeReceiver):
-        """Fails as an activity the first time, as one does that can't read its settings."""
+        """Fails as an activity the first time."""
 
         @activity.defn
         async def send_callback(self, input: SendCallbackInput) -> CallbackAttempt:
             attempt = await super().send_callback(input)
             if len(self.got) == 1:
-                raise RuntimeError("a fault of our own")
+                raise fault
             return attempt
 
     receiver = Crashing()
@@ -211,4 +263,5 @@ async def test_attempt_that_is_lost_is_an_attempt_that_failed(stage: Stage) -> N
         assert (await handle.result()).state == "DELIVERED"
     _, [lost, _] = await told_by(handle)
     assert lost.outcome == "failed"
+    assert words in lost.message
     assert "fault of our own" not in lost.message

@@ -201,3 +201,26 @@ async def test_message_can_be_sent_again_after_its_delivery_is_over(stage: Stage
         await until(is_sent_twice)
     assert receiver.got[0] == receiver.got[1]
     assert len(receiver.got) == 2
+
+
+async def test_attempts_of_a_delivery_that_an_operator_resets_are_told_once_each(
+    stage: Stage,
+) -> None:
+    receiver = FakeReceiver()
+    async with stage.deciding(receiver.send_callback), stage.working(stage.work(succeed)):
+        handle = await stage.start(callback_url=URL)
+        view = await stage.until(handle, JobState.SUCCESS)
+        await until_delivered(stage, view)
+        [delivery] = all_messages(view)
+        await stage.cli(
+            *("workflow", "reset", "--workflow-id", delivery.workflow_id),
+            *("--type", "LastWorkflowTask", "--reason", "a test"),
+        )
+
+        async def are_both_known() -> bool:
+            query = f"WorkflowId = '{delivery.workflow_id}' AND ExecutionStatus != 'Running'"
+            return (await stage.client.count_workflows(query)).count == 2
+
+        await until(are_both_known)
+    [told] = await deliveries(stage, view)
+    assert len(told.attempts) == len(receiver.got) == 1
