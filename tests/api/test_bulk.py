@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from temporalio import activity
 from temporalio.client import Client
 from temporalio.worker import Worker
 
@@ -18,7 +19,13 @@ from tests.api.contract import job, problem
 from tests.api.stage import deciding, hold, paint, read_when, working
 from tests.api.tenants import asking_as, key_for
 from workflows.bulk import BulkWorkflow
-from workflows.bulk_messages import BULK_WORKFLOW, ORDER_KEY, bulk_workflow_id
+from workflows.bulk_messages import (
+    BULK_WORKFLOW,
+    CARRY_OUT_BULK,
+    ORDER_KEY,
+    CarryOutInput,
+    bulk_workflow_id,
+)
 from workflows.messages import WORKFLOW_TASK_QUEUE
 
 Told = dict[str, Any]
@@ -226,6 +233,26 @@ async def test_bulk_that_waits_for_a_worker_to_sweep_is_read(
         answer = await deserted.get(f"/v1/bulk/{told['id']}")
     assert answer.status_code == 200, answer.text
     assert answer.json() == told
+
+
+@activity.defn(name=CARRY_OUT_BULK)
+async def completed_by_hand(_: CarryOutInput) -> str:
+    """As `temporal activity complete` with any result."""
+    return "done"
+
+
+async def test_bulk_whose_work_somebody_completed_by_hand_is_stopped(
+    deserted: httpx.AsyncClient, deserted_client: Client
+) -> None:
+    told = await bulk(deserted, "cancel", engine="nobodys")
+    async with Worker(
+        deserted_client,
+        task_queue=WORKFLOW_TASK_QUEUE,
+        workflows=[BulkWorkflow],
+        activities=[completed_by_hand],
+    ):
+        done = await when_done(deserted, told["id"])
+    assert (done["state"], done["counts"]) == ("STOPPED", told["counts"])
 
 
 @pytest.mark.parametrize("memo", [{}, {ORDER_KEY: "mine"}, {ORDER_KEY: {"action": "cancel"}}])
