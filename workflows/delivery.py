@@ -10,7 +10,6 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from activities.callbacks.activity import CallbackActivities
-
     from activities.callbacks.models import CallbackAttempt, SendCallbackInput
     from activities.models import Model
     from workflows import options
