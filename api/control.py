@@ -81,8 +81,10 @@ class JobControl:
             return _is_so(note, view) or any(map(note.has_made, later))
 
         view = await self._wait(standing, is_done)
-        if view.state.is_terminal and not is_done(view):
-            raise _is_final_as_it_is(view)
+        if not is_done(view):
+            # It may have ended, or others may have used up its amendments: nothing will come of it.
+            _refuse_if_over(view)
+            _refuse_if_used_up(view)
         return Amended(view, is_done(view))
 
     async def _ask(self, job_id: str, signal: str, message: str, is_done: IsDone) -> JobView:
@@ -152,20 +154,26 @@ def _is_so(note: AmendNote, view: JobView) -> bool:
 
 def _refuse_amending(standing: Standing, note: AmendNote) -> None:
     view, unheard = standing.view, standing.asked.wishes.amendments
-    if view.state.is_terminal:
-        raise _is_final_as_it_is(view)
+    _refuse_if_over(view)
     if view.status.pending_request == "cancel":
         raise NotAmendable("The job is about to be cancelled.", view.state)
     changes = note.changes(*terms_after(view, unheard))
     if view.state is JobState.PROCESSING and "priority" in changes:
         message = "The job is PROCESSING: a priority counts only for one that waits for a worker."
         raise NotAmendable(message, view.state)
-    if changes and len(view.status.amendments) + len(unheard) >= MAX_AMENDMENTS:
+    if changes:
+        _refuse_if_used_up(view, len(unheard))
+
+
+def _refuse_if_over(view: JobView) -> None:
+    if view.state.is_terminal:
+        message = f"The job is {view.state}: nothing of it changes any more."
+        raise NotAmendable(message, view.state)
+
+
+def _refuse_if_used_up(view: JobView, unheard: int = 0) -> None:
+    if len(view.status.amendments) + unheard >= MAX_AMENDMENTS:
         raise NotAmendable(f"A job is amended at most {MAX_AMENDMENTS} times.", view.state)
-
-
-def _is_final_as_it_is(view: JobView) -> NotAmendable:
-    return NotAmendable(f"The job is {view.state}: nothing of it changes any more.", view.state)
 
 
 def _refuse_if_final(event: JobEvent, view: JobView) -> None:

@@ -18,6 +18,7 @@ from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from workflows.asking import Verdict, advise, has_no_signals_left
+from workflows.bulk_marks import BulkMark, askers_since
 from workflows.bulk_messages import BulkFailure, CarryOutInput, bulk_workflow_id
 from workflows.ended_runs import as_it_ended
 from workflows.hearing import (
@@ -25,7 +26,6 @@ from workflows.hearing import (
     asked_in_all,
     asked_on_record,
     is_in_flight,
-    notes_since,
     unheard_signals,
 )
 from workflows.listing import JobFilter, is_wanted, job_query, moment
@@ -56,15 +56,20 @@ def bulk_query(wanted: JobFilter, cutoff_at: datetime) -> str:
 
     With those that have ended since, so that whoever begins anew counts the same jobs.
     """
-    changing = {"states": (), "workers": (), "updated_before": None}
-    lasting = wanted.model_copy(update=changing | {"running_longer_than_seconds": None})
+    changing = {"states": (), "workers": (), "priorities": ()}
+    since = {"updated_before": None, "running_longer_than_seconds": None}
+    lasting = wanted.model_copy(update=changing | since)
     cutoff = moment(cutoff_at)
     was_open = f'(ExecutionStatus = "Running" OR CloseTime >= {cutoff})'
     return f"{job_query(lasting, cutoff_at)} AND StartTime <= {cutoff} AND {was_open}"
 
 
 def as_of(view: JobView, at: datetime) -> JobView:
-    """The job as it was at a time: its state, since when, and its worker."""
+    """The job as it was at a time: its state, since when, its worker and its priority."""
+    return _with_past_priority(_with_past_state(view, at), at)
+
+
+def _with_past_state(view: JobView, at: datetime) -> JobView:
     past = tuple(t for t in view.transitions if t.at <= at)
     # Of a damaged record the state is known, and not how it came about.
     if len(past) == len(view.transitions):
@@ -77,6 +82,16 @@ def as_of(view: JobView, at: datetime) -> JobView:
         "transitions": past,
     }
     return with_status(view.model_copy(update=known), worker=worker)
+
+
+def _with_past_priority(view: JobView, at: datetime) -> JobView:
+    amendments = view.status.amendments
+    past = tuple(a for a in amendments if a.at <= at)
+    # Of a damaged record the priority is known, and not how it came about.
+    if len(past) == len(amendments):
+        return view
+    known = next((a.priority for a in reversed(past) if a.priority is not None), None)
+    return with_status(view, priority=known, amendments=past)
 
 
 def was_meant(wanted: JobFilter, view: JobView, cutoff_at: datetime) -> bool:
@@ -93,6 +108,7 @@ class BulkJobs:
         self._client = client
         self._order = input.order
         self._cutoff_at = input.cutoff_at
+        self._mark = BulkMark(bulk_id=input.bulk_id, cutoff_at=input.cutoff_at)
         self._request_id = bulk_workflow_id(input.bulk_id)
 
     async def ask(self, row: WorkflowExecution) -> Outcome | None:
@@ -108,9 +124,9 @@ class BulkJobs:
         verdict = advise(self._order.action, standing).verdict
         # Nothing takes a cancel back: what else was asked since doesn't matter.
         is_to_cancel = self._order.action == SIGNAL_CANCEL and verdict is Verdict.SEND
-        newer = [] if is_to_cancel else await notes_since(self._events(row), self._cutoff_at)
+        newer = [] if is_to_cancel else await askers_since(self._events(row), self._cutoff_at)
         if newer:
-            return Outcome.ASKED if await self._note() in newer else Outcome.UNCHANGED
+            return Outcome.ASKED if self._mark in newer else Outcome.UNCHANGED
         if verdict is Verdict.SEND:
             return await self._send(row)
         return Outcome.REFUSED if verdict is Verdict.REFUSE else Outcome.UNCHANGED
@@ -150,6 +166,7 @@ class BulkJobs:
             workflow_execution=ExecutionId(workflow_id=row.id, run_id=row.run_id),
             signal_name=self._order.action,
             input=Payloads(payloads=note),
+            header=self._mark.as_header(),
             identity=self._client.identity,
             # A run drops a signal whose request it has seen, and remembers it for all its life.
             request_id=self._request_id,
@@ -190,10 +207,6 @@ class BulkJobs:
             and end.source == note.source
             and (not note.message or end.message == note.message)
         )
-
-    async def _note(self) -> bytes:
-        [payload] = await self._client.data_converter.encode([self._order.note])
-        return payload.data
 
     def _handle(self, row: WorkflowExecution) -> WorkflowHandle[object, object]:
         return self._client.get_workflow_handle(row.id, run_id=row.run_id)

@@ -9,6 +9,7 @@ from workflows.messages import job_id_of, workflow_id_for
 from workflows.notes import ControlNote
 
 BULK_WORKFLOW = "BulkWorkflow"
+CARRY_OUT_BULK = "carry_out_bulk"
 
 # Where a reader finds them in the memo.
 ORDER_KEY = "order"

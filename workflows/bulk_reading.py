@@ -1,5 +1,9 @@
 """Starting a bulk, and reading it from outside, whether or not any worker is alive."""
 
+from collections.abc import Sequence
+from typing import TypeVar
+
+from temporalio.api.common.v1 import Payload
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import (
     Client,
@@ -10,6 +14,7 @@ from temporalio.client import (
 from temporalio.common import Priority, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.models import Model
 from workflows.bulk_messages import (
     BULK_WORKFLOW,
     ORDER_KEY,
@@ -22,6 +27,8 @@ from workflows.bulk_messages import (
 )
 from workflows.messages import WORKFLOW_TASK_QUEUE
 from workflows.options import WORKFLOW_TASK_TIMEOUT
+
+T = TypeVar("T", bound=Model)
 
 
 class BulkNotFoundError(Exception):
@@ -57,7 +64,7 @@ async def read_bulk(client: Client, bulk_id: str) -> BulkView:
         description = await handle.describe()
         if description.workflow_type != BULK_WORKFLOW:
             raise BulkNotFoundError(bulk_id)
-        order = await description.memo_value(ORDER_KEY, None, type_hint=BulkOrder)
+        order = await _memo_entry(client, description, ORDER_KEY, BulkOrder)
         # Without one it was started by hand, and nobody knows whose it is.
         if order is None:
             raise BulkNotFoundError(bulk_id)
@@ -89,16 +96,33 @@ async def _progress(
     description: WorkflowExecutionDescription,
 ) -> BulkProgress:
     """How far it is: as recorded at its end, as its activity last told, or as that returned."""
-    recorded = await description.memo_value(PROGRESS_KEY, None, type_hint=BulkProgress)
+    recorded = await _memo_entry(client, description, PROGRESS_KEY, BulkProgress)
     if recorded is not None:
         return recorded
+    # Before the first heartbeat there is nothing yet.
+    told: Sequence[Payload] = ()
     for pending in description.raw_description.pending_activities:
-        payloads = pending.heartbeat_details.payloads
-        told = await client.data_converter.decode(list(payloads), [BulkProgress])
-        return BulkProgress.model_validate(told[0]) if told else BulkProgress()
-    result = BulkProgress()
-    async for event in handle.fetch_history_events():
-        if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
-            payloads = event.activity_task_completed_event_attributes.result.payloads
-            [result] = await client.data_converter.decode(list(payloads), [BulkProgress])
-    return result
+        told = pending.heartbeat_details.payloads
+    if not description.raw_description.pending_activities:
+        async for event in handle.fetch_history_events():
+            if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
+                told = event.activity_task_completed_event_attributes.result.payloads
+    return await _decoded(client, told, BulkProgress) or BulkProgress()
+
+
+async def _memo_entry(
+    client: Client, description: WorkflowExecutionDescription, key: str, kind: type[T]
+) -> T | None:
+    fields = description.raw_description.workflow_execution_info.memo.fields
+    return await _decoded(client, [fields[key]] if key in fields else (), kind)
+
+
+async def _decoded(client: Client, payloads: Sequence[Payload], kind: type[T]) -> T | None:
+    """What was said; None if nothing was, or not by this code."""
+    if not payloads:
+        return None
+    try:
+        [said] = await client.data_converter.decode(list(payloads), [kind])
+    except Exception:  # noqa: BLE001 - anybody can start a workflow, and complete an activity
+        return None
+    return kind.model_validate(said)

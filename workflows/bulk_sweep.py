@@ -11,6 +11,7 @@ from temporalio.client import Client, WorkflowExecution
 
 from workflows.bulk_jobs import AskingFailedError, BulkJobs, bulk_query
 from workflows.bulk_messages import (
+    CARRY_OUT_BULK,
     MAX_TOLD_FAILURES,
     BulkFailure,
     BulkProgress,
@@ -41,7 +42,7 @@ class BulkActivities:
         # All bulks of this worker together.
         self._gate = asyncio.Semaphore(BULK_AT_ONCE)
 
-    @activity.defn
+    @activity.defn(name=CARRY_OUT_BULK)
     async def carry_out_bulk(self, input: CarryOutInput) -> BulkProgress:
         """Ask every job of the bulk.
 

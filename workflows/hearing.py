@@ -112,16 +112,6 @@ def asked_in_all(
     return asked
 
 
-async def notes_since(events: AsyncIterator[HistoryEvent], since: datetime) -> list[bytes]:
-    """What the signals carried that came after a time, in their order."""
-    return [
-        b"".join(payload.data for payload in sent.input.payloads)
-        async for event in events
-        if (sent := event.workflow_execution_signaled_event_attributes).signal_name
-        and event.event_time.ToDatetime(tzinfo=UTC) > since
-    ]
-
-
 def is_in_flight(description: WorkflowExecutionDescription) -> bool:
     """Whether a workflow task is at work."""
     task = description.raw_description.pending_workflow_task

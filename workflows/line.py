@@ -5,6 +5,7 @@ visibility has every waiting job with its priority, its tenant and its time, in 
 """
 
 import json
+import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,14 @@ from temporalio.client import Client, WorkflowExecution
 
 from workflows.job_record import REQUEST_KEY, STATUS_KEY
 from workflows.listing import in_state, quoted
-from workflows.messages import DEFAULT_TENANT, IMAGE_JOB_WORKFLOW, ImageJobInput, JobView
+from workflows.messages import (
+    DEFAULT_TENANT,
+    IMAGE_JOB_WORKFLOW,
+    LEAST_WEIGHT,
+    MOST_WEIGHT,
+    ImageJobInput,
+    JobView,
+)
 from workflows.remembering import RememberedEach
 from workflows.search_attributes import (
     JOB_ENGINE,
@@ -50,35 +58,46 @@ class Place:
     priority_key: int
     tenant: str
     since: datetime
+    weight: float = 1.0
 
 
 class Line:
     """All that wait for the same workers, each at its place."""
 
     def __init__(self, places: Iterable[Place]) -> None:
-        self._times: dict[int, dict[str, list[datetime]]] = {}
+        self._levels: dict[int, dict[str, list[Place]]] = {}
         for place in sorted(places, key=lambda place: place.since):
-            level = self._times.setdefault(place.priority_key, {})
-            level.setdefault(place.tenant, []).append(place.since)
+            level = self._levels.setdefault(place.priority_key, {})
+            level.setdefault(place.tenant, []).append(place)
 
     def ahead_of(self, place: Place) -> int:
         """How many come first: all of higher priorities, and at its own as tenants take turns."""
         higher = sum(
-            len(times)
-            for key, level in self._times.items()
+            len(places)
+            for key, level in self._levels.items()
             if key < place.priority_key
-            for times in level.values()
+            for places in level.values()
         )
-        level = self._times.get(place.priority_key, {})
-        own = bisect_left(level.get(place.tenant, ()), place.since)
-        others = (times for tenant, times in level.items() if tenant != place.tenant)
-        return higher + own + sum(_turns_before(times, own, place.since) for times in others)
+        level = self._levels.get(place.priority_key, {})
+        own = bisect_left(level.get(place.tenant, ()), place.since, key=_since)
+        others = (places for tenant, places in level.items() if tenant != place.tenant)
+        return higher + own + sum(_turns_before(places, own, place) for places in others)
 
 
-def _turns_before(times: Sequence[datetime], own: int, since: datetime) -> int:
-    """How many of another tenant's come before a job that `own` ones of its tenant's precede."""
-    is_earlier_in_its_round = len(times) > own and times[own] < since
-    return min(len(times), own) + is_earlier_in_its_round
+def _since(place: Place) -> datetime:
+    return place.since
+
+
+def _turns_before(others: Sequence[Place], own: int, place: Place) -> int:
+    """How many of another tenant's come before a job that `own` ones of its tenant's precede.
+
+    By the weights of those that are served next: a tenant's nth turn comes at n / weight. Where
+    both have theirs at once, the earlier job comes first.
+    """
+    turns = (own + 1) * others[0].weight / place.weight
+    before = math.ceil(turns) - 1
+    is_tied = before + 1 == turns and len(others) > before and others[before].since < place.since
+    return min(len(others), before) + is_tied
 
 
 class Lines:
@@ -118,15 +137,19 @@ def place_of(view: JobView, execution: WorkflowExecution, startable_at: datetime
     """The place of a job that could start at a time, or as soon as it was PENDING."""
     moved_at = max((a.at for a in view.status.amendments if a.priority is not None), default=None)
     since = _waiting_since(execution, startable_at, moved_at)
-    return Place(priority_key(view.priority), view.tenant, since)
+    weight = view.request.fairness_weight if view.request else Place.weight
+    return Place(priority_key(view.priority), view.tenant, since, weight)
 
 
 def _place_of_row(row: WorkflowExecution) -> Place:
     priority, tenant = _attribute(row, JOB_PRIORITY.name), _attribute(row, JOB_TENANT.name)
+    memo = row.raw_info.memo.fields
+    status, request = _read(memo.get(STATUS_KEY)), _read(memo.get(REQUEST_KEY))
     return Place(
         priority_key(priority if isinstance(priority, int) else 0),
         tenant if isinstance(tenant, str) else DEFAULT_TENANT,
-        _waiting_since(row, *_own_times(row)),
+        _waiting_since(row, *_own_times(status, request)),
+        _weight(_entry(request, "fairness_weight")),
     )
 
 
@@ -136,10 +159,8 @@ def _waiting_since(execution: WorkflowExecution, *since: datetime | None) -> dat
     return max((updated_at, *(at for at in since if at is not None)))
 
 
-def _own_times(row: WorkflowExecution) -> tuple[datetime | None, datetime | None]:
+def _own_times(status: Any, request: Any) -> tuple[datetime | None, datetime | None]:
     """When it could start, and when it went to the end of another priority's line."""
-    fields = row.raw_info.memo.fields
-    status, request = _read(fields.get(STATUS_KEY)), _read(fields.get(REQUEST_KEY))
     startable_at = _time(_entry(status, "startable_at")) or _time(_entry(request, "start_at"))
     told = _entry(status, "amendments")
     amendments = told if isinstance(told, list) else []
@@ -164,6 +185,11 @@ def _read(payload: Payload | None) -> Any:
 
 def _entry(told: Any, key: str) -> Any:
     return told.get(key) if isinstance(told, dict) else None
+
+
+def _weight(told: Any) -> float:
+    is_number = isinstance(told, (int, float)) and LEAST_WEIGHT <= told <= MOST_WEIGHT
+    return float(told) if is_number else Place.weight
 
 
 def _time(told: Any) -> datetime | None:

@@ -89,6 +89,7 @@ def is_wanted(wanted: JobFilter, view: JobView, now: datetime) -> bool:
     return (
         view.tenant == wanted.tenant
         and (not wanted.states or view.state in wanted.states)
+        and (not wanted.priorities or view.priority in wanted.priorities)
         and (not wanted.labels or not labels.isdisjoint(wanted.labels))
         and (wanted.updated_before is None or view.updated_at < wanted.updated_before)
         and (since is None or (view.state is JobState.PROCESSING and view.updated_at < since))

@@ -238,3 +238,19 @@ async def test_amendments_at_once_all_count(api: httpx.AsyncClient, client: Clie
         told = await read_until(api, job_id, lambda told: len(told["amendments"]) == len(wanted))
     last = [entry["priority"] for entry in told["amendments"] if entry["priority"] is not None]
     assert in_force(told) == (last[-1], 99)
+
+
+async def test_amendments_at_once_are_told_which_of_them_count(
+    api: httpx.AsyncClient, client: Client
+) -> None:
+    async with deciding(client):
+        job_id = await create(api)
+        limits = range(100, 105 + MAX_AMENDMENTS)
+        answers = await asyncio.gather(*(amend(api, job_id, timeout_seconds=n) for n in limits))
+        told = (await api.get(f"/v1/jobs/{job_id}")).json()
+    made = {entry["timeout_seconds"] for entry in told["amendments"]}
+    for limit, answer in zip(limits, answers, strict=True):
+        if limit in made:
+            job(answer, 200)
+        else:
+            problem(answer, 409, "NOT_AMENDABLE")

@@ -1,6 +1,7 @@
 """A stage for each test that needs the server, and a server whose clocks skip."""
 
 from collections.abc import AsyncIterator
+from uuid import uuid4
 
 import pytest
 from temporalio.client import Client
@@ -18,6 +19,12 @@ async def stage(client: Client) -> AsyncIterator[Stage]:
     stage = Stage(client)
     yield stage
     await stage.close()
+
+
+@pytest.fixture
+def tenant() -> str:
+    """A tenant of this test's own."""
+    return f"t-{uuid4().hex[:12]}"
 
 
 @pytest.fixture(scope="session")

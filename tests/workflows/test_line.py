@@ -1,6 +1,6 @@
 """Who is ahead of whom, without a server."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 import pytest
@@ -8,15 +8,18 @@ import pytest
 from tests.workflows.pure import START, image_request
 from workflows.line import Line, Place, line_query
 
+EQUAL: Mapping[str, float] = {}
 
-def place(text: str) -> Place:
+
+def place(text: str, weights: Mapping[str, float] = EQUAL) -> Place:
     """`a5@3` waits in level 5 since second 3, and is of the tenant a."""
     tenant, level, second = text[0], *text[1:].split("@")
-    return Place(int(level), tenant, START + timedelta(seconds=int(second)))
+    since = START + timedelta(seconds=int(second))
+    return Place(int(level), tenant, since, weights.get(tenant, 1.0))
 
 
-def line(*places: str) -> Line:
-    return Line(map(place, places))
+def line(*places: str, weights: Mapping[str, float] = EQUAL) -> Line:
+    return Line(place(one, weights) for one in places)
 
 
 @pytest.mark.parametrize(
@@ -46,6 +49,15 @@ def test_higher_priorities_and_older_jobs_come_first(
 def test_tenants_of_a_priority_take_turns(of: str, ahead: int) -> None:
     many = [f"a5@{second}" for second in range(50)]
     assert line(*many, "b5@100", "b5@102", "c5@101").ahead_of(place(of)) == ahead
+
+
+@pytest.mark.parametrize(
+    ("of", "ahead"), [("b5@100", 3), ("b5@102", 7), ("a5@0", 0), ("a5@2", 2), ("a5@3", 4)]
+)
+def test_tenant_of_a_greater_weight_takes_more_turns(of: str, ahead: int) -> None:
+    waiting = [*(f"a5@{second}" for second in range(50)), "b5@100", "b5@102"]
+    weights = {"a": 3.0}
+    assert line(*waiting, weights=weights).ahead_of(place(of, weights)) == ahead
 
 
 def test_every_place_of_a_line_is_taken_once() -> None:

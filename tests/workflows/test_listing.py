@@ -146,6 +146,8 @@ def test_state_of_a_run_that_was_ended_is_not_the_stored_one() -> None:
         ({"labels": ("customer:42",)}, True),
         ({"labels": ("customer:4",)}, False),
         ({"labels": ("Customer",)}, False),
+        ({"priorities": (3, 5)}, True),
+        ({"priorities": (9,)}, False),
         ({"updated_before": START}, False),
         ({"running_longer_than_seconds": 0.0}, False),
     ],
