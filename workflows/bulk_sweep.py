@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
@@ -18,6 +19,7 @@ from workflows.bulk_messages import (
     CarryOutInput,
     bulk_workflow_id,
 )
+from workflows.bulk_turns import is_older_opposite_open
 from workflows.listing import quoted
 from workflows.options import (
     BULK_AT_ONCE,
@@ -41,6 +43,8 @@ class BulkActivities:
         self._quiet = quiet
         # All bulks of this worker together.
         self._gate = asyncio.Semaphore(BULK_AT_ONCE)
+        # A tenant with hundreds of bulks keeps nobody waiting but itself.
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     @activity.defn(name=CARRY_OUT_BULK)
     async def carry_out_bulk(self, input: CarryOutInput) -> BulkProgress:
@@ -49,8 +53,10 @@ class BulkActivities:
         A retry begins anew: it finds the same jobs, and those that were asked drop what they are
         sent a second time.
         """
-        sweeps = BulkSweeps(self._client, self._gate, input)
+        turn = self._turns[input.order.filter.tenant]
+        sweeps = BulkSweeps(self._client, self._gate, turn, input)
         async with _beating(sweeps):
+            await sweeps.until_its_turn()
             await sweeps.until_quiet(self._quiet)
         return sweeps.progress
 
@@ -88,23 +94,36 @@ class Calm:
 class BulkSweeps:
     """The sweeps of one bulk, and what came of them."""
 
-    def __init__(self, client: Client, gate: asyncio.Semaphore, input: CarryOutInput) -> None:
+    def __init__(
+        self, client: Client, gate: asyncio.Semaphore, turn: asyncio.Lock, input: CarryOutInput
+    ) -> None:
         self.progress = BulkProgress()
         self._client = client
         self._gate = gate
+        self._turn = turn
+        self._input = input
         self._jobs = BulkJobs(client, input)
         self._query = bulk_query(input.order.filter, input.cutoff_at)
         self._own = f"WorkflowId = {quoted(bulk_workflow_id(input.bulk_id))}"
         # Run ids, some hundred bytes for each run that the tenant had open at the cut-off.
         self._seen: set[str] = set()
 
+    async def until_its_turn(self) -> None:
+        """Wait for older bulks that ask for the opposite; see `is_older_opposite_open`."""
+        # Whoever is seen tells of all that were accepted before it, as well as can be known.
+        while not await self._is_visible() or await is_older_opposite_open(
+            self._client, self._input
+        ):
+            await asyncio.sleep(_SHORTEST_PAUSE)
+
     async def until_quiet(self, quiet: timedelta) -> None:
         """Sweep until visibility has nothing more to tell; see `Calm`."""
         calm, is_over = Calm(quiet, time.monotonic()), False
         while not is_over:
             began = time.monotonic()
-            is_visible = await self._is_visible()
-            has_found = await self._sweep()
+            async with self._turn:
+                is_visible = await self._is_visible()
+                has_found = await self._sweep()
             is_over = calm.is_over(began, has_found=has_found, is_visible=is_visible)
             if not is_over:
                 # As long as the sweep took, to leave the server to others half the time.

@@ -7,8 +7,10 @@ from uuid import uuid4
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle
 from temporalio.testing import ActivityEnvironment
+from temporalio.worker import Worker
 
 from tests.workflows.stage import Stage, until
+from workflows.bulk import BulkWorkflow
 from workflows.bulk_messages import BulkAction, BulkOrder, BulkProgress, CarryOutInput
 from workflows.bulk_reading import start_bulk
 from workflows.bulk_sweep import BulkActivities
@@ -56,6 +58,25 @@ async def accepted_at_once(client: Client, action: BulkAction, tenant: str, **fi
     cutoff_at = (await handle.describe()).start_time
     await handle.terminate()
     return Bulk(client, CarryOutInput(bulk_id=bulk_id, order=order, cutoff_at=cutoff_at))
+
+
+async def start_order(
+    stage: Stage, action: BulkAction, tenant: str, task_queue: str
+) -> WorkflowHandle[object, BulkProgress]:
+    """A bulk on all of the tenant's jobs, to be carried out as it should be."""
+    order = BulkOrder(action=action, filter=JobFilter(tenant=tenant), note=NOTE)
+    return await start_bulk(stage.client, uuid4().hex, order, task_queue=task_queue)
+
+
+def carrying_out(client: Client, task_queue: str) -> Worker:
+    """A worker for bulks alone, which are done as soon as a sweep finds nothing new."""
+    bulks = BulkActivities(client, AT_ONCE)
+    return Worker(
+        client,
+        task_queue=task_queue,
+        workflows=[BulkWorkflow],
+        activities=[bulks.carry_out_bulk],
+    )
 
 
 async def signals_of(handle: WorkflowHandle[Any, Any]) -> list[str]:

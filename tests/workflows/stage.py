@@ -28,6 +28,7 @@ from temporalio.worker import Replayer, Worker
 from activities.ownership import TemporalOwnership
 from tests.fakes import Behaviour, FakeRemoval, FakeWork
 from tests.workflows.pure import image_request
+from workflows.bulk import BulkWorkflow
 from workflows.chain import removal_id
 from workflows.deciding import workflow_worker
 from workflows.delivery import CallbackWorkflow
@@ -206,7 +207,8 @@ def is_failed_task(event: HistoryEvent) -> bool:
 async def replay(history: WorkflowHistory) -> None:
     """Run the workflow over the history; raises unless it decides the same again."""
     replayer = Replayer(
-        workflows=[ImageJobWorkflow, CallbackWorkflow], data_converter=pydantic_data_converter
+        workflows=[ImageJobWorkflow, BulkWorkflow, CallbackWorkflow],
+        data_converter=pydantic_data_converter,
     )
     await replayer.replay_workflow(history)
 

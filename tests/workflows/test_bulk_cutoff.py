@@ -1,7 +1,9 @@
 """What a bulk makes of a job that was changed, or asked for something, beside it."""
 
+import asyncio
+
 from tests.workflows.behaviours import work_until_stopped
-from tests.workflows.bulks import accepted, signals_of, told
+from tests.workflows.bulks import accepted, carrying_out, signals_of, start_order, told
 from tests.workflows.stage import Stage, events_of
 from workflows.state_machine import JobState
 
@@ -101,3 +103,24 @@ async def test_running_job_is_meant_by_its_worker(stage: Stage, tenant: str) -> 
         await stage.until(handle, JobState.CANCELLED)
         # Whoever begins anew finds it again, closed by now, and knows whose cancel it was.
         assert told(await bulk.sweep()) == {"matched": 1, "asked": 1}
+
+
+async def test_last_word_counts_of_bulks_that_ask_for_the_opposite(
+    stage: Stage, tenant: str
+) -> None:
+    """Both are accepted before anybody carries them out, and then carried out at once."""
+    queue, ends = f"bulks-{tenant}", []
+    async with stage.deciding():
+        handles = [await stage.start(tenant=tenant) for _ in range(10)]
+        for handle in handles:
+            await stage.until_decided(handle)
+        for action in ("pause", "resume", "pause"):
+            bulk = await start_order(stage, action, tenant, queue)
+            stage.handles.append(bulk)
+            ends.append(bulk.result())
+        async with carrying_out(stage.client, queue):
+            pause, resume, again = await asyncio.gather(*ends)
+        for handle in handles:
+            view = await stage.until(handle, JobState.PAUSED)
+            assert events_of(view) == ["PAUSE", "RESUME", "PAUSE"]
+    assert [told(end) for end in (pause, resume, again)] == [{"matched": 10, "asked": 10}] * 3
