@@ -77,8 +77,10 @@ class Finisher:
         Raises `WorkError` where that can't be: nothing is handed out without either.
         """
         try:
-            labelled, covered = self._labelled(data, facts)
             provenance = self._provenance(data, parameters, facts, engine)
+            # Before the label is drawn: what is kept for its removal tells no more than the rest.
+            told = write_provenance(data, provenance, self._private(parameters))
+            labelled, covered = self._labelled(told, facts)
             written = write_provenance(labelled, provenance)
             written = self.signer.sign(written, facts.media_type)
             carried = read_back(written, provenance)
@@ -97,6 +99,12 @@ class Finisher:
         mark = self.label.mark_on(facts.width, facts.height)
         drawn = still.with_pixels(draw_label(still.pixels, mark)).to_bytes()
         return carry_provenance(data, drawn), _covered(data, facts, still, mark.box)
+
+    def _private(self, parameters: GenerationParameters) -> tuple[str, ...]:
+        """What no engine may tell in the file, wherever it writes it."""
+        if self.with_parameters:
+            return ()
+        return parameters.prompt, parameters.negative_prompt
 
     def _provenance(
         self, data: bytes, parameters: GenerationParameters, facts: ImageFacts, engine: str
