@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from activities.errors import ErrorKind, InvalidParametersError, WorkError
 from activities.imaging.errors import UnfitImageError
 from activities.imaging.inspection import ImageFacts, inspect_image
-from activities.imaging.labels.drawing import draw_label
+from activities.imaging.labels.drawing import label_still
 from activities.imaging.labels.profile import LabelProfile
 from activities.imaging.provenance.embedding import (
     carry_provenance,
@@ -77,8 +77,10 @@ class Finisher:
         Raises `WorkError` where that can't be: nothing is handed out without either.
         """
         try:
-            labelled, covered = self._labelled(data, facts)
             provenance = self._provenance(data, parameters, facts, engine)
+            # Before the label is drawn: what is kept for its removal tells no more than the rest.
+            told = write_provenance(data, provenance, self._private(parameters))
+            labelled, covered = self._labelled(told, facts)
             written = write_provenance(labelled, provenance)
             written = self.signer.sign(written, facts.media_type)
             carried = read_back(written, provenance)
@@ -95,8 +97,14 @@ class Finisher:
             return data, None
         still = open_still(data, facts.media_type)
         mark = self.label.mark_on(facts.width, facts.height)
-        drawn = still.with_pixels(draw_label(still.pixels, mark)).to_bytes()
+        drawn = label_still(still, mark).to_bytes()
         return carry_provenance(data, drawn), _covered(data, facts, still, mark.box)
+
+    def _private(self, parameters: GenerationParameters) -> tuple[str, ...]:
+        """What no engine may tell in the file, wherever it writes it."""
+        if self.with_parameters:
+            return ()
+        return parameters.prompt, parameters.negative_prompt
 
     def _provenance(
         self, data: bytes, parameters: GenerationParameters, facts: ImageFacts, engine: str
@@ -151,5 +159,5 @@ def _covered(data: bytes, facts: ImageFacts, still: Still, box: Box) -> Covered:
     if not still.is_lossless:
         return Covered(box, data, facts)
     left, top, right, bottom = box
-    kept = encode_png(still.pixels[top:bottom, left:right])
+    kept = encode_png(still.within(box))
     return Covered(box, kept, ImageFacts("image/png", right - left, bottom - top))

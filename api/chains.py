@@ -17,7 +17,14 @@ from api.outage import answered
 from api.problems import ArtifactLost, NotRemovable, NotRetryable, StoreUnavailable
 from api.schemas import RemoveLabelRequest
 from api.tasks import Task
-from workflows.chain import in_chain, is_removal, may_have_successor, removal_id, removal_input
+from workflows.chain import (
+    in_chain,
+    is_removal,
+    may_have_successor,
+    predecessor_of,
+    removal_id,
+    removal_input,
+)
 from workflows.messages import ImageJobInput, JobView
 from workflows.state_machine import JobState
 
@@ -60,8 +67,8 @@ class Chains:
 
     async def last_finished(self, view: JobView) -> JobView:
         """The chain's last job that has an image; the given one if none has."""
-        if is_removal(view) and view.state is not JobState.SUCCESS and view.request is not None:
-            return await self._jobs.read(view.request.predecessor_id or "")
+        if is_removal(view) and view.state is not JobState.SUCCESS:
+            return await self._jobs.read(predecessor_of(view))
         successor = await self._successor(view)
         return successor if successor and successor.state is JobState.SUCCESS else view
 
@@ -71,10 +78,10 @@ class Chains:
             self._jobs.share.require(asked.priority)
         view = await self._jobs.read(job_id)
         _refuse_without_label(view)
-        # Nothing is started for an image that is lost.
-        await self._jobs.image(view)
         known = await self._successor(view)
         if known is None or not await self._has_copy_or_will(known):
+            # Nothing is started for an image that is lost.
+            await self._jobs.image(view)
             await self._start_removal(view, asked, _reuse_policy(known))
         return await self._jobs.read(removal_id(view.id))
 
@@ -100,7 +107,7 @@ class Chains:
             raise NotRetryable("What the job was asked can't be read any more.", view.state)
         if is_removal(view):
             asked = RemoveLabelRequest(label_terms_accepted=True)
-            return Created(await self.remove_label(view.request.predecessor_id or "", asked))
+            return Created(await self.remove_label(predecessor_of(view), asked))
         changes = {"retry_of": view.id, "start_at": None, "fingerprint": None}
         again = view.request.model_copy(update=changes)
         intent = self._jobs.intent(key, again, "retry") if key is not None else None
@@ -139,7 +146,7 @@ class Chains:
         if not is_removal(view):
             return
         delivery = DeliveryRecord(
-            job_id=(view.request.predecessor_id if view.request else None) or view.id,
+            job_id=predecessor_of(view) or view.id,
             removal_job_id=view.id,
             delivered_to=source_of(view.tenant),
             by_link=self._jobs.caller.linked_job is not None,

@@ -61,8 +61,17 @@ def in_chain(view: JobView, successor: JobView | None) -> JobView:
 
 
 def is_removal(view: JobView) -> bool:
-    """Whether the job is the last one of a chain."""
-    return view.request is not None and view.request.type == "WATERMARK_REMOVAL"
+    """Whether the job is the last one of a chain; by its id, where its request can't be read."""
+    if view.request is None:
+        return view.id.endswith(_SUFFIX)
+    return view.request.type == "WATERMARK_REMOVAL"
+
+
+def predecessor_of(view: JobView) -> str:
+    """The id of the job whose label a removal removes; a longer one can't be told from its id."""
+    if view.request is None:
+        return view.id.removesuffix(_SUFFIX)
+    return view.request.predecessor_id or ""
 
 
 def may_have_successor(view: JobView) -> bool:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
+from activities.imaging.errors import UnfitImageError
 from activities.imaging.inspection import NotAnImageError, inspect_image
 from activities.imaging.labels.calibration import (
     Calibration,
@@ -28,6 +28,7 @@ from activities.imaging.labels.fill import fill_smoothly
 from activities.imaging.labels.locating import Box
 from activities.imaging.labels.presence import FOUND
 from activities.imaging.labels.profile import Sizing
+from activities.imaging.stills import open_still
 
 _USABLE, _NOT_USABLE, _BAD_INPUT = 0, 1, 2
 
@@ -87,15 +88,19 @@ def _box(text: str) -> Box:
 
 
 def _pixels_of(path: Path) -> NDArray[np.uint8]:
-    """Raises `CalibrationError` where it is no image."""
+    """Raises `CalibrationError` where it is no image, or none that a mark could be removed from."""
     try:
-        inspect_image(path.read_bytes())
-        with Image.open(path) as image:
-            return np.asarray(image.convert("RGB"))
+        data = path.read_bytes()
+        still = open_still(data, inspect_image(data).media_type)
+    except UnfitImageError as error:
+        raise CalibrationError(f"{path} can't be learnt from: {error}") from error
     except NotAnImageError as error:
         raise CalibrationError(f"{path} is not an image: {error}") from error
     except OSError as error:
         raise CalibrationError(f"{path} can't be read: {error.strerror or error}") from error
+    if still.alpha is not None and (still.alpha < 255).any():
+        raise CalibrationError(f"{path} can't be learnt from: it is transparent in places")
+    return still.pixels
 
 
 def _report(calibration: Calibration, output: Path, any_lossy: bool) -> str:

@@ -14,7 +14,7 @@ from activities.imaging.labels.mark import Mark
 from activities.imaging.labels.presence import FOUND, RESIDUAL_VISIBLE, presence, residual
 from activities.imaging.labels.profile import LabelProfile
 from activities.imaging.provenance.embedding import carry_provenance
-from activities.imaging.stills import Still, open_still, pixels_of
+from activities.imaging.stills import Pixels, Still, open_still, pixels_of
 from activities.models import RemovedLabel
 
 OWN_LABEL = "own"
@@ -70,13 +70,24 @@ def _with_kept_box(still: Still, pristine: Pristine) -> bytes:
     kept, (left, top, right, bottom) = pixels_of(pristine.file), pristine.box
     if kept.shape[:2] != (bottom - top, right - left):
         raise UnfitImageError(_NOT_KEPT)
+    alpha = _transparency(still)
     try:
-        pixels = restore(still.pixels, kept, left, top)
+        pixels = restore(still.pixels, kept[..., :3], left, top)
+        if kept.shape[2] == 4:
+            alpha = restore(alpha[..., None], kept[..., 3:], left, top)[..., 0]
     except ValueError as error:
         raise UnfitImageError(_NOT_KEPT) from error
-    if np.array_equal(pixels, still.pixels):
+    if np.array_equal(pixels, still.pixels) and np.array_equal(alpha, _transparency(still)):
         raise LabelNotFoundError
-    return still.with_pixels(pixels).to_bytes()
+    is_opaque = still.alpha is None and bool((alpha == 255).all())
+    return still.with_pixels(pixels, None if is_opaque else alpha).to_bytes()
+
+
+def _transparency(still: Still) -> Pixels:
+    """Also of a file that says nothing of it, since all of it is opaque."""
+    if still.alpha is not None:
+        return still.alpha
+    return np.full(still.pixels.shape[:2], 255, np.uint8)
 
 
 def remove_label(
@@ -89,6 +100,7 @@ def remove_label(
     """
     still = open_still(data, media_type)
     profile, mark = _found(still, profiles)
+    _refuse_transparent(still, mark)
     clean = _without(data, still, mark, on_step)
     left = residual(open_still(clean, media_type).pixels, mark)
     removed = RemovedLabel(
@@ -126,6 +138,13 @@ def _found(still: Still, profiles: Sequence[LabelProfile]) -> tuple[LabelProfile
     if best is None or best[0] < FOUND:
         raise LabelNotFoundError
     return best[1], best[2]
+
+
+def _refuse_transparent(still: Still, mark: Mark) -> None:
+    """Whether a provider's mark covers transparency, or takes part in it, nobody knows."""
+    left, top, right, bottom = mark.box
+    if (_transparency(still)[top:bottom, left:right][mark.alpha > 0] < 255).any():
+        raise UnfitImageError("an image that is transparent below its label is not supported")
 
 
 def _without(data: bytes, still: Still, mark: Mark, on_step: OnStep) -> bytes:

@@ -41,9 +41,17 @@ class Still:
         """Whether pixels that are written come back as they were."""
         return self.media_type != "image/jpeg"
 
-    def with_pixels(self, pixels: Pixels) -> "Still":
-        """The same kind of file with other pixels."""
-        return replace(self, pixels=pixels)
+    def with_pixels(self, pixels: Pixels, alpha: Pixels | None = None) -> "Still":
+        """The same kind of file with other pixels, and with another transparency if it is given."""
+        return replace(self, pixels=pixels, alpha=self.alpha if alpha is None else alpha)
+
+    def within(self, box: tuple[int, int, int, int]) -> Pixels:
+        """The part in a box, (height, width, 3), or 4 with the transparency."""
+        left, top, right, bottom = box
+        colours = self.pixels[top:bottom, left:right]
+        if self.alpha is None:
+            return colours
+        return np.dstack([colours, self.alpha[top:bottom, left:right]])
 
     def to_bytes(self) -> bytes:
         """The file, without any metadata. A WebP is written without loss."""
@@ -137,6 +145,6 @@ def _png(image: Image.Image) -> bytes:
 
 
 def pixels_of(png: bytes) -> Pixels:
-    """The inverse of `encode_png`."""
+    """The inverse of `encode_png`: (height, width, 3), or 4 with transparency."""
     with Image.open(io.BytesIO(png), formats=("PNG",)) as image:
-        return np.asarray(image.convert("RGB"))
+        return np.asarray(image.convert("RGBA" if image.has_transparency_data else "RGB"))

@@ -5,12 +5,13 @@ import json
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageFilter
 
 from activities.errors import ErrorKind, WorkError
 from activities.finishing import Finisher
+from activities.imaging.errors import UnfitImageError
 from activities.imaging.inspection import inspect_image
-from activities.imaging.removal import LabelNotFoundError, Pristine, restore_own
+from activities.imaging.removal import LabelNotFoundError, Pristine, remove_label, restore_own
 from activities.imaging.stills import open_still
 from activities.label_settings import LabelSettings
 from activities.models import GenerationParameters
@@ -64,6 +65,61 @@ def test_only_the_box_changes_and_comes_back_bit_exact(kind: str, mode: str) -> 
     clean = restore_own(finished.data, FORMATS[kind], pristine)
     assert (pixels_of(clean.data) == before).all()
     assert (clean.removed.method, clean.removed.is_clean) == ("pristine", True)
+
+
+def seen_on(data: bytes, level: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    """What a viewer shows in front of a background of this grey."""
+    with Image.open(io.BytesIO(data)) as image:
+        shown = image.convert("RGBA")
+    behind = Image.new("RGBA", shown.size, (level, level, level, 255))
+    return np.asarray(Image.alpha_composite(behind, shown).convert("L")).astype(np.uint8)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "WEBP"])
+@pytest.mark.parametrize("mode", ["RGBA", "LA"])
+def test_label_is_seen_on_transparency_which_comes_back(kind: str, mode: str) -> None:
+    options = {"lossless": True, "exact": True} if kind == "WEBP" else {}
+    image = picture(mode=mode)
+    image.putalpha(0)
+    data = encoded(image, kind, **options)
+    finished = finisher().finish(data, inspect_image(data), PARAMETERS, "procedural")
+    for level in (0, 128, 255):
+        shown = seen_on(finished.data, level)
+        assert np.abs(shown.astype(int) - level).max() > 50
+    assert finished.covered is not None
+    pristine = Pristine(finished.covered.box, finished.covered.file)
+    clean = restore_own(finished.data, FORMATS[kind], pristine)
+    assert (pixels_of(clean.data) == pixels_of(data)).all()
+
+
+@pytest.mark.parametrize("kind", ["PNG", "WEBP"])
+def test_transparency_that_only_an_opaque_label_covers_comes_back(kind: str) -> None:
+    solid = finisher(label_opacity=1)
+    assert solid.label is not None
+    mark = solid.label.mark_on(300, 200)
+    left, top, right, bottom = mark.box
+    pixels = np.asarray(picture(mode="RGBA")).copy()
+    pixels[..., 3] = 255
+    pixels[top:bottom, left:right, 3][mark.alpha == 1] = 0
+    options = {"lossless": True, "exact": True} if kind == "WEBP" else {}
+    data = encoded(Image.fromarray(pixels), kind, **options)
+    finished = solid.finish(data, inspect_image(data), PARAMETERS, "procedural")
+    assert (pixels_of(finished.data)[..., 3] == 255).all()
+    assert finished.covered is not None
+    pristine = Pristine(finished.covered.box, finished.covered.file)
+    clean = restore_own(finished.data, FORMATS[kind], pristine)
+    assert (pixels_of(clean.data) == pixels).all()
+
+
+def test_what_lies_below_a_label_on_transparency_is_not_guessed() -> None:
+    image = picture((400, 300), "RGBA")
+    image.putalpha(200)
+    data = encoded(image.filter(ImageFilter.GaussianBlur(6)), "PNG")
+    made = finisher()
+    assert made.label is not None
+    finished = made.finish(data, inspect_image(data), PARAMETERS, "procedural")
+    with pytest.raises(UnfitImageError, match="transparent below its label"):
+        remove_label(finished.data, "image/png", [made.label], lambda *_: None)
 
 
 @pytest.mark.parametrize("mode", ["RGB", "L"])

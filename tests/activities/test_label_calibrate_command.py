@@ -104,6 +104,28 @@ def test_bad_samples_are_refused_in_one_line(
     assert "does not lie inside" in refused([*probes, "--box", "0,0,900,9"], output, capsys)
 
 
+def test_samples_that_no_mark_is_removed_from_are_refused_by_name(
+    probes: list[str], tmp_path: Path, capsys: Captured
+) -> None:
+    output, black = tmp_path / "profile.json", Image.open(probes[0])
+    turned, clear = Image.Exif(), black.convert("RGBA")
+    turned[0x0112] = 6
+    clear.putalpha(100)
+    black.save(tmp_path / "turned.jpg", exif=turned)
+    black.convert("CMYK").save(tmp_path / "cmyk.jpg")
+    Image.new("I;16", black.size).save(tmp_path / "deep.png")
+    clear.save(tmp_path / "clear.png")
+    for name, why in (
+        ("turned.jpg", "EXIF orientation 6"),
+        ("cmyk.jpg", "CMYK"),
+        ("deep.png", "8 bits"),
+        ("clear.png", "it is transparent"),
+    ):
+        told = refused([str(tmp_path / name), probes[1]], output, capsys)
+        assert f"{name} can't be learnt from: " in told
+        assert why in told
+
+
 def test_an_output_that_can_not_be_written_is_refused(
     probes: list[str], tmp_path: Path, capsys: Captured
 ) -> None:

@@ -190,6 +190,18 @@ async def test_removal_needs_a_generated_image(
     problem(await api.get(f"/v1/jobs/{waiting}-removal"), 404, "JOB_NOT_FOUND")
 
 
+async def test_removal_that_there_is_stays_the_answer_when_its_source_is_lost(
+    api: httpx.AsyncClient, finalized: Json, tmp_path: Path
+) -> None:
+    [file] = (tmp_path / "artifacts/jobs" / finalized["id"]).glob("*.png")
+    file.unlink()
+    told = job(await ask(api, finalized["id"]), 202)
+    assert (told["id"], told["state"]) == (finalized["successor_id"], "SUCCESS")
+    [copy] = (tmp_path / "artifacts/jobs" / told["id"]).glob("*.png")
+    copy.unlink()
+    problem(await ask(api, finalized["id"]), 410, "ARTIFACT_LOST")
+
+
 async def test_lost_image_has_no_removal(
     api: httpx.AsyncClient, generated: str, tmp_path: Path
 ) -> None:

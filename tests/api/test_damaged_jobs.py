@@ -14,14 +14,14 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.common import RawValue, SearchAttributePair, TypedSearchAttributes
 from temporalio.worker import Worker
 
-from activities.artifacts import LocalArtifactStore
+from activities.artifacts import LocalArtifactStore, put_image
 from activities.models import ArtifactRef, GenerationParameters
 from activities.ownership import TemporalOwnership
 from api.app import create_app
 from api.settings import ApiSettings
 from tests.api.conftest import asking
 from tests.api.contract import job, problem
-from tests.api.stage import deciding, hold, paint, read_when
+from tests.api.stage import deciding, hold, paint, png, read_when
 from tests.fakes import FakeWork
 from workflows.job_record import JobRecord, initial_memo
 from workflows.messages import ImageJobInput, JobResult, generate_task_queue, workflow_id_for
@@ -61,13 +61,17 @@ DAMAGE: list[tuple[dict[str, Any], str]] = [
 
 
 async def start(
-    client: Client, memo: Mapping[str, Any], state: str | None = None, queue: str = "darkroom"
+    client: Client,
+    memo: Mapping[str, Any],
+    state: str | None = None,
+    queue: str = "darkroom",
+    job_id: str = "",
 ) -> WorkflowHandle[Any, Any]:
     """A job as anybody can start it."""
     stored = [SearchAttributePair(JOB_STATE, state)] if state else []
     return await client.start_workflow(
         "ImageJobWorkflow",
-        id=workflow_id_for(uuid4().hex),
+        id=workflow_id_for(job_id or uuid4().hex),
         task_queue=queue,
         memo=memo,
         search_attributes=TypedSearchAttributes(stored),
@@ -189,8 +193,23 @@ async def test_recorded_type_that_is_no_images_is_a_lost_image(
     await handle.terminate()
 
 
-def finished(key: str, media_type: str) -> dict[str, Any]:
-    """The memo of a job that succeeded, with an image of this key."""
+async def test_copy_of_a_removal_that_is_only_known_by_its_id_is_on_record(
+    deserted_client: Client, store: LocalArtifactStore, tmp_path: Path
+) -> None:
+    first = uuid4().hex
+    kept = await put_image(store, f"{first}-removal", png(), "image/png", (64, 64))
+    memo = {**finished(kept.key, kept.media_type, kept), "request": "junk"}
+    handle = await start(deserted_client, memo, "SUCCESS", job_id=f"{first}-removal")
+    async with asking(create_app(deserted_client, store, ApiSettings())) as api:
+        told = await api.get(f"{path_of(handle)}/image")
+    assert (told.status_code, told.content) == (200, png())
+    records = tmp_path / "artifacts" / "records" / first
+    assert len(await asyncio.to_thread(lambda: list(records.iterdir()))) == 1
+    await handle.terminate()
+
+
+def finished(key: str, media_type: str, kept: ArtifactRef | None = None) -> dict[str, Any]:
+    """The memo of a job that succeeded, with an image of this key, or one that is there."""
     request = ImageJobInput(parameters=GenerationParameters(prompt="a"))
     record = JobRecord("x", datetime.now(UTC), request)
     for event in (JobEvent.START, JobEvent.COMPLETE):
@@ -198,7 +217,7 @@ def finished(key: str, media_type: str) -> dict[str, Any]:
     artifact = ArtifactRef(
         key=key, sha256="0" * 64, media_type=media_type, byte_size=1, width=1, height=1
     )
-    record.update(result=JobResult(artifact=artifact, seed=0))
+    record.update(result=JobResult(artifact=kept or artifact, seed=0))
     return initial_memo(request) | record.changed_memo()
 
 

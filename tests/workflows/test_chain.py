@@ -154,7 +154,12 @@ async def test_no_kill_of_the_deciding_worker_loses_or_doubles_the_successor(sta
                 await stage.until(handle, JobState.SUCCESS)
                 await stage.until(stage.successor(handle), JobState.SUCCESS)
     ids = [job_id_of(handle.id) for handle in handles]
-    assert sorted(work.predecessor_id or "" for work in removal.inputs) == sorted(map(str, ids))
+    assert {work.predecessor_id for work in removal.inputs} == set(ids)
+    # A second run would begin to count its attempts anew. A second attempt is no fault: the fake
+    # sends no heartbeats, and while it waits for a worker that is gone to grant its claim, it may
+    # be taken for lost.
+    dispatches = [(work.job_id, work.dispatch) for work in removal.inputs]
+    assert len(set(dispatches)) == len(dispatches)
 
 
 async def test_taken_id_of_a_successor_does_not_undo_success(stage: Stage) -> None:

@@ -1,7 +1,7 @@
 """Provenance into image files and out of them. The pixels' own bytes are never touched."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from activities.imaging.provenance import exif, jpeg, png
@@ -16,6 +16,7 @@ from activities.imaging.provenance.record import (
     RecordedParameters,
 )
 from activities.imaging.provenance.webp import WebpFile, is_webp
+from activities.imaging.provenance.wording import Mentions, mentions_of
 from activities.imaging.provenance.xmp import (
     CREATOR_TOOL,
     DIGITAL_SOURCE_TYPE,
@@ -28,15 +29,16 @@ from activities.imaging.provenance.xmp import (
 _Read = TypeVar("_Read", ImplicitLabel, RecordedParameters, Provenance)
 
 
-def write_provenance(data: bytes, provenance: Provenance) -> bytes:
-    """The same picture with this on record; what the file says beside it stays.
+def write_provenance(data: bytes, provenance: Provenance, private: Sequence[str] = ()) -> bytes:
+    """The same picture with this on record; what the file says beside it stays, but for anything
+    that has one of the private texts in it.
 
     Written twice gives the same bytes. XMP that can't be read is replaced, as nobody else could
     read it either. Signed credentials don't survive a change of the file, so they are taken out
     unless nothing changes: sign afterwards, with the original as the parent. Raises
     `DamagedMetadataError` where the file can't be taken apart, or its XMP is too large to look at.
     """
-    file = _open(data)
+    file, mentions = _open(data), mentions_of(private)
     label = provenance.implicit_label
     values = {
         DIGITAL_SOURCE_TYPE: provenance.digital_source_type,
@@ -45,11 +47,14 @@ def write_provenance(data: bytes, provenance: Provenance) -> bytes:
     }
     written = {key: value for key, value in values.items() if value is not None}
     parameters = provenance.parameters
-    changed = _with_parameters_text(file, None if parameters is None else parameters.to_text())
+    text = None if parameters is None else parameters.to_text()
+    changed = _with_parameters_text(_without_mentions(file, mentions), text)
     if label is not None:
         changed = changed.with_implicit_label(label.to_json())
     changed = _with_properties(
-        changed, {**written, PARAMETERS: None if parameters is None else parameters.to_json()}
+        changed,
+        {**written, PARAMETERS: None if parameters is None else parameters.to_json()},
+        mentions,
     )
     return _unless_same(data, changed)
 
@@ -59,9 +64,18 @@ def _unless_same(data: bytes, changed: ImageFile) -> bytes:
     return data if result == data else changed.without_credentials().to_bytes()
 
 
-def _with_properties(file: ImageFile, values: Mapping[Property, str | None]) -> ImageFile:
+def _without_mentions(file: ImageFile, mentions: Mentions) -> ImageFile:
+    tiff = file.exif
+    if tiff is not None and (kept := exif.without_mentions(tiff, mentions)) != tiff:
+        file = file.with_exif(kept)
+    return file.without_mentions(mentions)
+
+
+def _with_properties(
+    file: ImageFile, values: Mapping[Property, str | None], mentions: Mentions
+) -> ImageFile:
     try:
-        xmp = Xmp.from_packets(file.xmp)
+        xmp = Xmp.from_packets(file.xmp).without_mentions(mentions)
     except UnreadableXmpError:
         xmp = Xmp.empty()
     xmp.put(values)

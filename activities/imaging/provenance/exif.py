@@ -12,14 +12,16 @@ from typing import Literal, Self
 
 from activities.imaging.provenance.errors import DamagedMetadataError
 from activities.imaging.provenance.texts import is_parameters
+from activities.imaging.provenance.wording import Mentions, read_every_way
 
 _EXIF_POINTER, _USER_COMMENT = 0x8769, 0x9286
 # Where ComfyUI's nodes put prompt and graph in a file that has no text chunks.
 _DESCRIPTION, _MAKE, _MODEL = 0x010E, 0x010F, 0x0110
-_ASCII, _LONG, _UNDEFINED = 2, 4, 7
+_BYTE, _ASCII, _LONG, _UNDEFINED = 1, 2, 4, 7
 _VERSION_ENTRY = (0x9000, _UNDEFINED, 4, b"0232")
 _EMPTY = b"MM\0*\0\0\0\x08" + b"\0\0" + b"\0" * 4
 _UNICODE, _ASCII_CODE = b"UNICODE\0", b"ASCII\0\0\0"
+_OF_BYTES = frozenset({_BYTE, _ASCII, _UNDEFINED})
 _DAMAGED = DamagedMetadataError("The file's EXIF data is damaged.")
 
 
@@ -29,6 +31,7 @@ class _Entry:
 
     at: int
     tag: int
+    kind: int
     count: int
     value: int
 
@@ -69,8 +72,8 @@ class _Tiff:
         for number in range(self._read("H", directory)[0]):
             at = directory + 2 + 12 * number
             tag, kind, count, offset = self._read("HHII", at)
-            inline = count <= (4 if kind in {_ASCII, _UNDEFINED} else 1)
-            yield _Entry(at, tag, count, at + 8 if inline else offset)
+            inline = count <= (4 if kind in _OF_BYTES else 1)
+            yield _Entry(at, tag, kind, count, at + 8 if inline else offset)
 
     def find(self, directory: int, tag: int) -> _Entry | None:
         return next((entry for entry in self.entries(directory) if entry.tag == tag), None)
@@ -187,6 +190,26 @@ def without_parameters(tiff: bytes) -> bytes:
         # Eight zero bytes are the standard's way to write a comment that says nothing.
         parsed.clear(entry, 8 if entry.tag == _USER_COMMENT else 1)
     return bytes(parsed.data)
+
+
+def without_mentions(tiff: bytes, mentions: Mentions) -> bytes:
+    """With every value blanked of which that is true. Where that can't be done, or isn't enough,
+    nothing is left: what a private text stands in is not worth it."""
+    try:
+        parsed = _Tiff(tiff)
+        for entry in list(_byte_entries(parsed)):
+            if any(map(mentions, read_every_way(parsed.value(entry)))):
+                parsed.clear(entry, 8 if entry.tag == _USER_COMMENT else 1)
+        blanked = bytes(parsed.data)
+    except DamagedMetadataError:
+        blanked = tiff
+    return _EMPTY if any(map(mentions, read_every_way(blanked))) else blanked
+
+
+def _byte_entries(tiff: _Tiff) -> Iterator[_Entry]:
+    for directory in (tiff.first, tiff.exif):
+        if directory is not None:
+            yield from (entry for entry in tiff.entries(directory) if entry.kind in _OF_BYTES)
 
 
 def _prompt_entries(tiff: _Tiff) -> Iterator[_Entry]:

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from typing import Self
 
 from activities.imaging.provenance.errors import DamagedMetadataError
+from activities.imaging.provenance.wording import Mentions
 
 # Far more than anything here writes; metadata above it isn't read, so that it can't take memory.
 MAX_XMP_BYTES = 1024 * 1024
@@ -68,6 +69,10 @@ class ImageFile(ABC):
     @abstractmethod
     def without_parameters(self) -> Self:
         """Without any tool's record of the prompt, EXIF and XMP apart."""
+
+    @abstractmethod
+    def without_mentions(self, mentions: Mentions) -> Self:
+        """Without anything of which that is true, EXIF and XMP apart."""
 
     @abstractmethod
     def with_implicit_label(self, label: str) -> Self:

@@ -13,11 +13,12 @@ from typing import NamedTuple, Self, TypeAlias
 from activities.imaging.provenance.errors import DamagedMetadataError
 from activities.imaging.provenance.files import MAX_PARTS, MAX_XMP_BYTES, ImageFile
 from activities.imaging.provenance.texts import is_parameters
+from activities.imaging.provenance.wording import Mentions, read_every_way
 
 SIGNATURE = b"\xff\xd8\xff"
 _EXIF, _XMP = b"Exif\0\0", b"http://ns.adobe.com/xap/1.0/\0"
 _EXTENSION, _ICC = b"http://ns.adobe.com/xmp/extension/\0", b"ICC_PROFILE\0"
-_SOS, _EOI, _COM, _APP0, _APP1, _APP2, _APP11, _APP13 = (
+_SOS, _EOI, _COM, _APP0, _APP1, _APP2, _APP11, _APP13, _APP15 = (
     0xDA,
     0xD9,
     0xFE,
@@ -26,8 +27,10 @@ _SOS, _EOI, _COM, _APP0, _APP1, _APP2, _APP11, _APP13 = (
     0xE2,
     0xEB,
     0xED,
+    0xEF,
 )
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_END = bytes((0xFF, _EOI))
 _MAX_BODY = 65_533
 _EXTENSION_STEP = 65_400
 _ICC_STEP = _MAX_BODY - len(_ICC) - 2
@@ -51,6 +54,14 @@ class Segment(NamedTuple):
         if self.marker == _APP2:
             return self.body.startswith(_ICC)
         return self.marker in {_COM, _APP1, _APP13}
+
+    @property
+    def is_free_text(self) -> bool:
+        """Whether anybody may have written anything there."""
+        known = (_EXIF, _XMP, _EXTENSION, _ICC)
+        return self.marker == _COM or (
+            _APP0 <= self.marker <= _APP15 and not self.body.startswith(known)
+        )
 
     @property
     def box_number(self) -> bytes | None:
@@ -190,6 +201,14 @@ class JpegFile(ImageFile):
 
     def without_parameters(self) -> Self:
         return self._without(_is_record)
+
+    def without_mentions(self, mentions: Mentions) -> Self:
+        kept = self._without(
+            lambda s: s.is_free_text and any(map(mentions, read_every_way(s.body)))
+        )
+        picture, end, rest = self.scans.rpartition(_END)
+        is_told = any(map(mentions, read_every_way(rest)))
+        return replace(kept, scans=picture + end) if is_told else kept
 
     @property
     def implicit_label(self) -> str | None:

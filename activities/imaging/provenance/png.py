@@ -17,6 +17,7 @@ from activities.imaging.provenance.files import (
     ImageFile,
     inflate,
 )
+from activities.imaging.provenance.wording import Mentions, read_every_way
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _XMP_KEYWORD = "XML:com.adobe.xmp"
@@ -160,6 +161,11 @@ class PngFile(ImageFile):
         gone = set(self._of_keywords(_PROMPT_KEYWORDS))
         return replace(self, chunks=tuple(chunk for chunk in self.chunks if chunk not in gone))
 
+    def without_mentions(self, mentions: Mentions) -> Self:
+        kept = tuple(chunk for chunk in self.chunks if not _mentions(chunk, mentions))
+        is_told = any(map(mentions, read_every_way(self.rest)))
+        return replace(self, chunks=kept, rest=b"" if is_told else self.rest)
+
     @property
     def implicit_label(self) -> str | None:
         label = self._text(_LABEL_KEYWORD, MAX_TEXT_BYTES)
@@ -189,6 +195,21 @@ def _group(kind: bytes) -> bytes:
     if kind in _TEXT_KINDS:
         return b"text"
     return b"colour" if kind in _COLOUR_KINDS else kind
+
+
+def _mentions(chunk: Chunk, mentions: Mentions) -> bool:
+    """Of what isn't the picture, its colours, EXIF or XMP."""
+    is_known = chunk.keyword == _XMP_KEYWORD or chunk.kind in _COLOUR_KINDS | {b"eXIf"}
+    if is_known or not chunk.kind[0] & 0x20:
+        return False
+    if any(map(mentions, read_every_way(chunk.body))):
+        return True
+    try:
+        text = _text_of(chunk, MAX_TEXT_BYTES) if chunk.keyword is not None else b""
+    # What can't be looked into may have anything in it.
+    except DamagedMetadataError:
+        return True
+    return mentions(text.decode("utf-8", "replace"))
 
 
 def text_chunk(keyword: str, text: str) -> Chunk:

@@ -7,6 +7,7 @@ from typing import NamedTuple, Self
 
 from activities.imaging.provenance.errors import DamagedMetadataError
 from activities.imaging.provenance.files import MAX_PARTS, ImageFile
+from activities.imaging.provenance.wording import Mentions, read_every_way
 
 _ICC_FLAG, _ALPHA_FLAG, _EXIF_FLAG, _XMP_FLAG, _ANIMATION_FLAG = 0x20, 0x10, 0x08, 0x04, 0x02
 _FLAGS = {
@@ -16,6 +17,8 @@ _FLAGS = {
     b"XMP ": _XMP_FLAG,
     b"ANIM": _ANIMATION_FLAG,
 }
+# The picture itself, and what has a reader of its own.
+_STRUCTURE = frozenset({b"VP8X", b"VP8 ", b"VP8L", b"ALPH", b"ANIM", b"ANMF"})
 _CARRIED = frozenset({b"ICCP", b"EXIF", b"XMP "})
 _DAMAGED = DamagedMetadataError("The WebP file is damaged.")
 
@@ -141,6 +144,16 @@ class WebpFile(ImageFile):
 
     def without_parameters(self) -> Self:
         return self
+
+    def without_mentions(self, mentions: Mentions) -> Self:
+        known = _STRUCTURE | _CARRIED
+        kept = tuple(
+            chunk
+            for chunk in self.chunks
+            if chunk.kind in known or not any(map(mentions, read_every_way(chunk.body)))
+        )
+        is_told = any(map(mentions, read_every_way(self.rest)))
+        return replace(self, chunks=kept, rest=b"" if is_told else self.rest)
 
     @property
     def implicit_label(self) -> str | None:

@@ -44,6 +44,13 @@ class Element:
         for child in self.elements:
             yield from child.names()
 
+    def texts(self) -> Iterator[str]:
+        """Everything that anybody can read in here but the names."""
+        yield self.text
+        yield from self.attributes.values()
+        for child in self.elements:
+            yield from child.texts()
+
     def to_xml(self) -> str:
         attributes = "".join(f' {n}="{_quoted(value)}"' for n, value in self.attributes.items())
         content = "".join(

@@ -8,6 +8,7 @@ from typing import NamedTuple, Self
 
 from activities.imaging.provenance.errors import DamagedMetadataError, UnreadableXmpError
 from activities.imaging.provenance.files import MAX_XMP_BYTES
+from activities.imaging.provenance.wording import Mentions
 from activities.imaging.provenance.xml import Element, Scope, parse_xml, resolved
 
 _RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
@@ -101,6 +102,18 @@ class Xmp:
             for key, value in written.items()
         ]
         self._append({}, elements, scope)
+
+    def without_mentions(self, mentions: Mentions) -> "Xmp":
+        """Without any property of which that is true; empty where it stands beside those."""
+        for description, scope in list(self._descriptions()):
+            gone = [one for one in description.elements if any(map(mentions, one.texts()))]
+            description.attributes = {
+                name: value
+                for name, value in description.attributes.items()
+                if _is_declaration(name) or not mentions(value)
+            }
+            self._take_out(description, gone, scope)
+        return Xmp.empty() if any(map(mentions, self._root.texts())) else self
 
     def _append(
         self, attributes: Mapping[str, str], content: list[Element | str], scope: Scope
