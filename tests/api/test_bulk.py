@@ -8,9 +8,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from temporalio import activity
 from temporalio.client import Client
-from temporalio.worker import Worker
 
 from activities.artifacts import LocalArtifactStore
 from api.app import create_app
@@ -18,15 +16,11 @@ from api.settings import ApiSettings
 from tests.api.contract import job, problem
 from tests.api.stage import deciding, hold, paint, read_when, working
 from tests.api.tenants import asking_as, key_for
-from workflows.bulk import BulkWorkflow
 from workflows.bulk_messages import (
     BULK_WORKFLOW,
-    CARRY_OUT_BULK,
     ORDER_KEY,
-    CarryOutInput,
     bulk_workflow_id,
 )
-from workflows.messages import WORKFLOW_TASK_QUEUE
 
 Told = dict[str, Any]
 BULK_KEYS = {
@@ -220,39 +214,6 @@ async def test_bulk_that_an_operator_ended_is_stopped(
     told = (await deserted.get(f"/v1/bulk/{told['id']}")).json()
     assert told["state"] == "STOPPED"
     assert told["finished_at"]
-
-
-async def test_bulk_that_waits_for_a_worker_to_sweep_is_read(
-    deserted: httpx.AsyncClient, deserted_client: Client
-) -> None:
-    told = await bulk(deserted, "cancel", engine="nobodys")
-    handle = deserted_client.get_workflow_handle(bulk_workflow_id(told["id"]))
-    async with Worker(deserted_client, task_queue=WORKFLOW_TASK_QUEUE, workflows=[BulkWorkflow]):
-        while not (await handle.describe()).raw_description.pending_activities:
-            await asyncio.sleep(0.05)
-        answer = await deserted.get(f"/v1/bulk/{told['id']}")
-    assert answer.status_code == 200, answer.text
-    assert answer.json() == told
-
-
-@activity.defn(name=CARRY_OUT_BULK)
-async def completed_by_hand(_: CarryOutInput) -> str:
-    """As `temporal activity complete` with any result."""
-    return "done"
-
-
-async def test_bulk_whose_work_somebody_completed_by_hand_is_stopped(
-    deserted: httpx.AsyncClient, deserted_client: Client
-) -> None:
-    told = await bulk(deserted, "cancel", engine="nobodys")
-    async with Worker(
-        deserted_client,
-        task_queue=WORKFLOW_TASK_QUEUE,
-        workflows=[BulkWorkflow],
-        activities=[completed_by_hand],
-    ):
-        done = await when_done(deserted, told["id"])
-    assert (done["state"], done["counts"]) == ("STOPPED", told["counts"])
 
 
 @pytest.mark.parametrize("memo", [{}, {ORDER_KEY: "mine"}, {ORDER_KEY: {"action": "cancel"}}])

@@ -94,7 +94,8 @@ async def test_engines_are_told_in_order_with_what_waits_for_them(
         assert one["is_served"] is False
         assert (one["workers"], one["slots_used"], one["slots_free"]) == (0, 0, 0)
         assert one["backlog"] == {"waiting": 0, "by_priority": {}}
-    assert workers == []
+    # Other tests may have had some there, for other queues.
+    assert not [worker for worker in workers if worker["status"] == "RUNNING"]
 
 
 async def can(api: httpx.AsyncClient) -> Told:
