@@ -18,6 +18,9 @@ Answer = TypeVar("Answer")
 
 _RECONNECT_SECONDS = 1.0
 _TAKEN_SECONDS = 3.0
+# Once jobs are handed back nothing is lost with a worker that doesn't end: the SDK's own way out
+# was seen to wait for ever where a callback was just being sent.
+_END_SECONDS = 5.0
 
 logger = logging.getLogger("darkroom.worker")
 
@@ -57,7 +60,9 @@ class WorkerProcess:
         self.is_serving = False
         logger.info("stopping: jobs are brought to a checkpoint and handed back")
         await self._shut_down()
-        await asyncio.gather(*running)
+        ended, _ = await asyncio.wait(running, timeout=_END_SECONDS)
+        # Each tells why it failed, if it did.
+        await asyncio.gather(*ended)
 
     async def _shut_down(self) -> None:
         """Hand jobs back, see them taken, and only then stop deciding."""
@@ -65,7 +70,9 @@ class WorkerProcess:
         if self.workflows and self.client is not None:
             served = {run for engine in self.engines for run in engine.last_served}
             await asyncio.gather(*(_wait_until_taken(self.client, run) for run in served))
-        await asyncio.gather(*(worker.shutdown() for worker in self.workflows))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_END_SECONDS):
+                await asyncio.gather(*(worker.shutdown() for worker in self.workflows))
 
 
 async def _wait_until_taken(client: Client, workflow_id: str) -> None:

@@ -1,15 +1,14 @@
 """Telling a job's receivers from its workflow: nothing is lost, and the job never waits."""
 
-import asyncio
 import json
 
 import pytest
 from temporalio.api.enums.v1 import EventType
 
 from activities.errors import ErrorKind
-from tests.workflows.behaviours import fail_with, succeed, when, work_until_stopped
+from tests.workflows.behaviours import fail_with, succeed, work_until_stopped
 from tests.workflows.receiver import FAILED, FakeReceiver, Gate
-from tests.workflows.stage import Stage, count, events_of, until, until_any_has_moved
+from tests.workflows.stage import Stage, count, events_of, until
 from workflows.callbacks import all_messages
 from workflows.deliveries import Deliveries, Delivery
 from workflows.messages import JobView
@@ -147,31 +146,6 @@ async def test_both_jobs_of_a_chain_are_told_of(stage: Stage) -> None:
     [of_first] = [job for job in told if job["id"] == first.id]
     assert of_first["successor_id"] == second.id
     for view in (first, second):
-        await deliveries(stage, view)
-
-
-async def test_no_kill_of_the_deciding_worker_loses_or_doubles_a_callback(stage: Stage) -> None:
-    """The worker goes at once after the result is in, wherever the workflow is by then."""
-    released, receiver = asyncio.Event(), FakeReceiver()
-    async with stage.working(stage.work(when(released))):
-        async with stage.deciding(receiver.send_callback):
-            handles = [await stage.start(callback_url=URL) for _ in range(4)]
-            for handle in handles:
-                await stage.until(handle, JobState.PROCESSING)
-            released.set()
-        for _ in range(2):
-            async with stage.deciding(receiver.send_callback):
-                await until_any_has_moved(handles)
-        async with stage.deciding(receiver.send_callback):
-            views = [await stage.until(handle, JobState.SUCCESS) for handle in handles]
-            for view in views:
-                await until_delivered(stage, view)
-    expected = sorted(message.id for view in views for message in all_messages(view))
-    assert sorted({got.message_id for got in receiver.got}) == expected
-    for handle, view in zip(handles, views, strict=True):
-        history = await handle.fetch_history()
-        started = EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED
-        assert count(history, started) == 1
         await deliveries(stage, view)
 
 
