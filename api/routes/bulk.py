@@ -40,7 +40,7 @@ _ACCEPTED: dict[int | str, dict[str, Any]] = {
 Accept = Callable[[BulkAction], Awaitable[BulkResponse]]
 
 
-def _accept(
+async def _accept(
     asked: Annotated[JobFilterQuery, Query()],
     response: Response,
     bulks: BulksDependency,
