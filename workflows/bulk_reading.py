@@ -7,6 +7,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import (
     Client,
+    WorkflowExecution,
     WorkflowExecutionDescription,
     WorkflowExecutionStatus,
     WorkflowHandle,
@@ -14,7 +15,6 @@ from temporalio.client import (
 from temporalio.common import Priority, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.models import Model
 from workflows.bulk_messages import (
     BULK_WORKFLOW,
     ORDER_KEY,
@@ -25,10 +25,11 @@ from workflows.bulk_messages import (
     BulkView,
     bulk_workflow_id,
 )
+from workflows.decoding import decoded
 from workflows.messages import WORKFLOW_TASK_QUEUE
 from workflows.options import WORKFLOW_TASK_TIMEOUT
 
-T = TypeVar("T", bound=Model)
+T = TypeVar("T")
 
 
 class BulkNotFoundError(Exception):
@@ -64,8 +65,7 @@ async def read_bulk(client: Client, bulk_id: str) -> BulkView:
         description = await handle.describe()
         if description.workflow_type != BULK_WORKFLOW:
             raise BulkNotFoundError(bulk_id)
-        order = await _memo_entry(client, description, ORDER_KEY, BulkOrder)
-        # Without one it was started by hand, and nobody knows whose it is.
+        order = await order_of(client, description)
         if order is None:
             raise BulkNotFoundError(bulk_id)
         progress = await _progress(client, handle, description)
@@ -107,22 +107,20 @@ async def _progress(
         async for event in handle.fetch_history_events():
             if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
                 told = event.activity_task_completed_event_attributes.result.payloads
-    return await _decoded(client, told, BulkProgress) or BulkProgress()
+    return await decoded(client.data_converter, told, BulkProgress) or BulkProgress()
+
+
+async def order_of(client: Client, execution: WorkflowExecution) -> BulkOrder | None:
+    """What a bulk was told to do; None of one that was started by hand: nobody knows whose it is.
+
+    Of a description, or of a row of a list.
+    """
+    return await _memo_entry(client, execution, ORDER_KEY, BulkOrder)
 
 
 async def _memo_entry(
-    client: Client, description: WorkflowExecutionDescription, key: str, kind: type[T]
+    client: Client, execution: WorkflowExecution, key: str, kind: type[T]
 ) -> T | None:
-    fields = description.raw_description.workflow_execution_info.memo.fields
-    return await _decoded(client, [fields[key]] if key in fields else (), kind)
-
-
-async def _decoded(client: Client, payloads: Sequence[Payload], kind: type[T]) -> T | None:
-    """What was said; None if nothing was, or not by this code."""
-    if not payloads:
-        return None
-    try:
-        [said] = await client.data_converter.decode(list(payloads), [kind])
-    except Exception:  # noqa: BLE001 - anybody can start a workflow, and complete an activity
-        return None
-    return kind.model_validate(said)
+    fields = execution.raw_info.memo.fields
+    said = [fields[key]] if key in fields else []
+    return await decoded(client.data_converter, said, kind)

@@ -3,15 +3,10 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from temporalio.client import Client, WorkflowExecution
+from temporalio.client import Client
 
-from workflows.bulk_messages import (
-    BULK_WORKFLOW,
-    ORDER_KEY,
-    BulkAction,
-    BulkOrder,
-    CarryOutInput,
-)
+from workflows.bulk_messages import BULK_WORKFLOW, BulkAction, CarryOutInput
+from workflows.bulk_reading import order_of
 from workflows.listing import moment, quoted
 from workflows.options import BULK_CALL_TIMEOUT
 
@@ -27,7 +22,7 @@ async def is_older_opposite_open(client: Client, input: CarryOutInput) -> bool:
     The younger one must not go before it: it would find nothing to change, and the older one's
     word would be the last.
     """
-    opposite = _OPPOSITES.get(input.order.action)
+    tenant, opposite = input.order.filter.tenant, _OPPOSITES.get(input.order.action)
     if opposite is None:
         return False
     query = (
@@ -35,17 +30,7 @@ async def is_older_opposite_open(client: Client, input: CarryOutInput) -> bool:
         f" AND StartTime < {moment(input.cutoff_at)}"
     )
     async for row in client.list_workflows(query, rpc_timeout=BULK_CALL_TIMEOUT):
-        order = await _order_of(row)
-        is_own = order is not None and order.filter.tenant == input.order.filter.tenant
-        if order is not None and is_own and order.action == opposite:
+        order = await order_of(client, row)
+        if order and (order.filter.tenant, order.action) == (tenant, opposite):
             return True
     return False
-
-
-async def _order_of(row: WorkflowExecution) -> BulkOrder | None:
-    try:
-        order: BulkOrder | None = await row.memo_value(ORDER_KEY, None, type_hint=BulkOrder)
-    # One that was started by hand can have anything there, and asks nobody for anything.
-    except Exception:  # noqa: BLE001
-        return None
-    return order

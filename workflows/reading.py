@@ -2,13 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TypeVar
 
 from pydantic import ValidationError
-from temporalio.api.common.v1 import Payload
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.client import (
@@ -22,6 +20,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.archive import read_archived
 from activities.artifacts import ArtifactStore
 from activities.models import AttemptHeartbeat, Progress, WorkResult
+from workflows.decoding import decoded
 from workflows.ended_runs import as_it_ended, termination_reason, was_terminated
 from workflows.explaining import Explainer
 from workflows.hearing import Standing, asked_on_record, is_in_flight
@@ -39,8 +38,6 @@ from workflows.state_machine import JobState
 # A living worker is done with a workflow task within milliseconds.
 _SETTLE_SECONDS = 1.0
 _LOOK_AGAIN_SECONDS = 0.02
-
-T = TypeVar("T")
 
 
 class JobNotFoundError(Exception):
@@ -193,7 +190,8 @@ class JobReader:
     async def _progress(self, attempt: PendingActivityInfo | None) -> Progress | None:
         if attempt is None or not attempt.HasField("heartbeat_details"):
             return None
-        heartbeat = await self._decode(attempt.heartbeat_details.payloads, AttemptHeartbeat)
+        payloads = attempt.heartbeat_details.payloads
+        heartbeat = await decoded(self._client.data_converter, payloads, AttemptHeartbeat)
         return heartbeat.progress if heartbeat else None
 
     async def _final_progress(self, job_id: str) -> Progress | None:
@@ -202,18 +200,9 @@ class JobReader:
         async for event in self.handle(job_id).fetch_history_events():
             if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
                 payloads = event.activity_task_completed_event_attributes.result.payloads
-                result = await self._decode(payloads, WorkResult)
+                result = await decoded(self._client.data_converter, payloads, WorkResult)
                 progress = result.progress if result else None
         return progress
-
-    async def _decode(self, payloads: Iterable[Payload], kind: type[T]) -> T | None:
-        """What an attempt said, unless it was said by an operator, or in words of another build."""
-        try:
-            [value] = await self._client.data_converter.decode(list(payloads), [kind])
-        except Exception:  # noqa: BLE001 - anybody can complete an activity, with anything
-            return None
-        said: T = value
-        return said
 
 
 @contextmanager
