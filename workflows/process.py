@@ -59,20 +59,20 @@ class WorkerProcess:
         asked.cancel()
         self.is_serving = False
         logger.info("stopping: jobs are brought to a checkpoint and handed back")
-        await self._shut_down()
-        ended, _ = await asyncio.wait(running, timeout=_END_SECONDS)
+        await self._hand_back()
+        closing = [asyncio.create_task(worker.shutdown()) for worker in self.workflows]
+        ended, left = await asyncio.wait([*running, *closing], timeout=_END_SECONDS)
+        if left:
+            logger.warning("what decides does not end, and is left to itself")
         # Each tells why it failed, if it did.
         await asyncio.gather(*ended)
 
-    async def _shut_down(self) -> None:
-        """Hand jobs back, see them taken, and only then stop deciding."""
+    async def _hand_back(self) -> None:
+        """Hand jobs back, and see them taken; only then may deciding stop."""
         await asyncio.gather(*(worker.shutdown() for worker in self.work))
         if self.workflows and self.client is not None:
             served = {run for engine in self.engines for run in engine.last_served}
             await asyncio.gather(*(_wait_until_taken(self.client, run) for run in served))
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_END_SECONDS):
-                await asyncio.gather(*(worker.shutdown() for worker in self.workflows))
 
 
 async def _wait_until_taken(client: Client, workflow_id: str) -> None:
