@@ -27,6 +27,8 @@ MESSAGE_KEY = "message"
 STATUS_KEY = "status"
 _ATTEMPT_PREFIX = "attempt-"
 
+_LONGEST_WAIT_SECONDS = options.LONGEST_CALLBACK_WAIT.total_seconds()
+
 DeliveryState = Literal["PENDING", "DELIVERED", "FAILED", "STOPPED"]
 
 
@@ -154,9 +156,6 @@ def _first_memo(message: Message) -> dict[str, Any]:
         MESSAGE_KEY: message.model_copy(update={"body": ""}),
         STATUS_KEY: DeliveryStatus(),
     }
-
-
-_LONGEST_WAIT_SECONDS = options.LONGEST_CALLBACK_WAIT.total_seconds()
 
 
 def delivery_options(message: Message) -> dict[str, Any]:

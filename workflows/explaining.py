@@ -8,11 +8,10 @@ from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.service import RPCError
 
 from workflows.hearing import Asked, Unheard, asked_in_all, unheard_signals
-from workflows.line import Line, Lines, place_of
+from workflows.line import Line, Lines, Place, place_of
 from workflows.messages import ImageJobInput, JobView, with_status, workflow_id_for
 from workflows.presence import Presence, QueuePresence
 from workflows.remembering import RememberedEach
-from workflows.starting import priority_key
 from workflows.state_machine import JobState
 from workflows.times import in_utc
 from workflows.work import work_route
@@ -99,7 +98,7 @@ class Explainer:
         # It stands in no line until somebody has decided that.
         if not is_queued:
             return ""
-        ahead = await self._told_ahead(view, request, description, startable_at, presence)
+        ahead = await self._told_ahead(request, place_of(view, description, startable_at), presence)
         return f"a free worker; {ahead}" if ahead else "a free worker"
 
     async def _why_unclaimed(
@@ -112,22 +111,17 @@ class Explainer:
         return f"the worker {attempt.last_worker_identity}, which has it, to begin"
 
     async def _told_ahead(
-        self,
-        view: JobView,
-        request: ImageJobInput,
-        description: WorkflowExecutionDescription,
-        startable_at: datetime | None,
-        presence: QueuePresence,
+        self, request: ImageJobInput, place: Place, presence: QueuePresence
     ) -> str:
         """How many jobs come first: no more than wait now, as the line was lately."""
         # The job itself is in the backlog.
-        most = max(0, presence.ahead_of(priority_key(view.priority)) - 1)
+        most = max(0, presence.ahead_of(place.priority_key) - 1)
         if not most:
             return ""
         line = await self._line(request)
         if line is None:
             return f"at most {most} jobs ahead"
-        ahead = min(most, line.ahead_of(place_of(view, description, startable_at)))
+        ahead = min(most, line.ahead_of(place))
         return f"about {ahead} jobs ahead" if ahead else ""
 
     async def _line(self, request: ImageJobInput) -> Line | None:
