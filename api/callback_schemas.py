@@ -2,11 +2,10 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from activities.callbacks.models import CallbackOutcome
+from activities.callbacks.models import MAX_URL_LENGTH, CallbackEvents, CallbackOutcome
 from api.fields import Text, UtcTime
 from workflows.callbacks import ReceiverName
 from workflows.delivery import DeliveryState
-from workflows.messages import MAX_CALLBACK_URL_LENGTH, CallbackEvents
 
 
 class CallbackAttemptResponse(BaseModel):
@@ -66,7 +65,7 @@ class SetCallbackEndpointRequest(BaseModel):
     )
 
     url: Text = Field(
-        min_length=1, max_length=MAX_CALLBACK_URL_LENGTH, description="An address like a job's own"
+        min_length=1, max_length=MAX_URL_LENGTH, description="An address like a job's own"
     )
     events: CallbackEvents = Field(
         default="final", description="Final states only, or every transition"

@@ -11,6 +11,7 @@ from pydantic import (
     field_validator,
 )
 
+from activities.callbacks.models import MAX_URL_LENGTH, CallbackEvents
 from activities.models import MAX_PROMPT_LENGTH, MAX_SIDE, MIN_SIDE, SEED_LIMIT, Phase
 from api.amending_schemas import AMENDMENTS_DESCRIPTION, AmendmentResponse
 from api.fields import (
@@ -23,8 +24,6 @@ from api.fields import (
     UtcTime,
 )
 from workflows.messages import (
-    MAX_CALLBACK_URL_LENGTH,
-    CallbackEvents,
     ChainState,
     JobType,
     PendingRequest,
@@ -123,7 +122,7 @@ class CreateJobRequest(BaseModel):
     callback_url: Text | None = Field(
         default=None,
         min_length=1,
-        max_length=MAX_CALLBACK_URL_LENGTH,
+        max_length=MAX_URL_LENGTH,
         description="Where to tell of the job's end: a public http or https address",
         examples=["https://example.com/darkroom"],
     )

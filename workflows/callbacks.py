@@ -10,8 +10,9 @@ from typing import Literal
 
 from pydantic import Field
 
+from activities.callbacks.models import CallbackEvents
 from activities.models import Model, UtcTime
-from workflows.messages import CallbackEvents, ImageJobInput, JobType, JobView
+from workflows.messages import ImageJobInput, JobType, JobView
 from workflows.state_machine import JobEvent, JobState, Transition
 
 ReceiverName = Literal["url", "endpoint"]

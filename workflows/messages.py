@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from activities.callbacks.models import MAX_URL_LENGTH, CallbackEvents
 from activities.models import (
     ArtifactRef,
     CarriedProvenance,
@@ -37,13 +38,10 @@ OPERATOR = "operator"
 WATCHDOG = "watchdog"
 
 MAX_MESSAGE_LENGTH = 1000
-MAX_CALLBACK_URL_LENGTH = 2000
 
 DEFAULT_TENANT = "default"
 
 PendingRequest = Literal["pause", "resume", "cancel"]
-# What a receiver is told of: final states, or every transition.
-CallbackEvents = Literal["final", "all"]
 JobType = Literal["TEXT_TO_IMAGE", "WATERMARK_REMOVAL"]
 
 _JOB_ID = r"[a-z0-9][a-z0-9-]{0,99}"
@@ -113,11 +111,11 @@ class ImageJobInput(Model):
     max_attempts: int = Field(default=3, ge=1, le=10)
     start_at: UtcTime | None = None
     labels: dict[_LabelName, _LabelValue] = Field(default_factory=dict, max_length=16)
-    callback_url: str | None = Field(default=None, max_length=MAX_CALLBACK_URL_LENGTH)
+    callback_url: str | None = Field(default=None, max_length=MAX_URL_LENGTH)
     callback_events: CallbackEvents = "final"
     # What the tenant's endpoint is told, if it has one; and where links in callbacks begin.
     endpoint_events: CallbackEvents | None = None
-    links_base: str = Field(default="", max_length=MAX_CALLBACK_URL_LENGTH)
+    links_base: str = Field(default="", max_length=MAX_URL_LENGTH)
     predecessor_id: str | None = Field(default=None, pattern=f"^{_JOB_ID}$")
     removal: RemovalTask | None = None
     retry_of: str | None = Field(default=None, pattern=f"^{_JOB_ID}$")

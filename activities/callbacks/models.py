@@ -7,6 +7,10 @@ from pydantic import Field
 from activities.models import Model, UtcTime
 
 CallbackOutcome = Literal["delivered", "failed", "gone"]
+# What a receiver is told of: final states, or every transition.
+CallbackEvents = Literal["final", "all"]
+
+MAX_URL_LENGTH = 2000
 
 
 class SendCallbackInput(Model):

@@ -9,13 +9,13 @@ import hashlib
 import logging
 import re
 import secrets
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from pydantic import Field, ValidationError, field_validator
 
 from activities.artifacts import ArtifactLostError, ArtifactStore
+from activities.callbacks.models import MAX_URL_LENGTH, CallbackEvents
 from activities.callbacks.signing import key_of, new_secret
-from activities.callbacks.urls import MAX_URL_LENGTH
 from activities.models import Model
 
 _FOLDER = "config/callbacks"
@@ -28,7 +28,7 @@ class Endpoint(Model):
     """Where messages about all jobs of a tenant go: about each final state, or each transition."""
 
     url: str = Field(max_length=MAX_URL_LENGTH)
-    events: Literal["final", "all"] = "final"
+    events: CallbackEvents = "final"
 
 
 class _KeptSecret(Model):

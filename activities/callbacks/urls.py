@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from activities.callbacks.errors import CallbackRefusedError
 from activities.callbacks.hosts import Host, parse_authority
+from activities.callbacks.models import MAX_URL_LENGTH
 from activities.callbacks.rules import CallbackRules
-
-MAX_URL_LENGTH = 2000
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _PRINTABLE = re.compile(r"[!-~]*")
