@@ -38,7 +38,8 @@ def write_provenance(data: bytes, provenance: Provenance, private: Sequence[str]
     unless nothing changes: sign afterwards, with the original as the parent. Raises
     `DamagedMetadataError` where the file can't be taken apart, or its XMP is too large to look at.
     """
-    file, mentions = _open(data), mentions_of(private)
+    # Mostly there is nothing to look for, and then nobody looks.
+    file, mentions = _open(data), mentions_of(private) if private else None
     label = provenance.implicit_label
     values = {
         DIGITAL_SOURCE_TYPE: provenance.digital_source_type,
@@ -48,7 +49,9 @@ def write_provenance(data: bytes, provenance: Provenance, private: Sequence[str]
     written = {key: value for key, value in values.items() if value is not None}
     parameters = provenance.parameters
     text = None if parameters is None else parameters.to_text()
-    changed = _with_parameters_text(_without_mentions(file, mentions), text)
+    if mentions:
+        file = _without_mentions(file, mentions)
+    changed = _with_parameters_text(file, text)
     if label is not None:
         changed = changed.with_implicit_label(label.to_json())
     changed = _with_properties(
@@ -72,10 +75,12 @@ def _without_mentions(file: ImageFile, mentions: Mentions) -> ImageFile:
 
 
 def _with_properties(
-    file: ImageFile, values: Mapping[Property, str | None], mentions: Mentions
+    file: ImageFile, values: Mapping[Property, str | None], mentions: Mentions | None
 ) -> ImageFile:
     try:
-        xmp = Xmp.from_packets(file.xmp).without_mentions(mentions)
+        xmp = Xmp.from_packets(file.xmp)
+        if mentions:
+            xmp = xmp.without_mentions(mentions)
     except UnreadableXmpError:
         xmp = Xmp.empty()
     xmp.put(values)
