@@ -11,16 +11,13 @@ import httpx
 import pytest
 from fastapi import FastAPI
 from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
-from temporalio.testing import WorkflowEnvironment
 
 from activities.artifacts import LocalArtifactStore
 from api.app import create_app
 from api.settings import ApiSettings
 from tests.api.contract import is_documented
 from tests.api.streams import Serving, serving
-from tests.conftest import TEMPORAL
-from workflows.search_attributes import register_search_attributes
+from tests.servers import temporal_server
 
 # Nobody works on workflows of this type.
 _MARKER = "Marker"
@@ -70,13 +67,8 @@ async def served(client: Client, store: LocalArtifactStore, engine: str) -> Asyn
 @pytest.fixture(scope="session")
 async def deserted_client() -> AsyncIterator[Client]:
     """A server that no worker has ever polled: a poller counts as alive for seconds after."""
-    async with await WorkflowEnvironment.start_local(
-        data_converter=pydantic_data_converter,
-        dev_server_existing_path=str(TEMPORAL),
-        dev_server_log_level="error",
-    ) as environment:
-        await register_search_attributes(environment.client)
-        yield environment.client
+    async with temporal_server() as client:
+        yield client
 
 
 @pytest.fixture(scope="session")
@@ -114,12 +106,5 @@ async def _until_visibility_is_up_to_date(client: Client) -> None:
 @pytest.fixture
 async def sparing() -> AsyncIterator[Client]:
     """A server that takes two signals for a workflow, where others take ten thousand."""
-    limit = "history.maximumSignalsPerExecution=2"
-    async with await WorkflowEnvironment.start_local(
-        data_converter=pydantic_data_converter,
-        dev_server_existing_path=str(TEMPORAL),
-        dev_server_log_level="error",
-        dev_server_extra_args=["--dynamic-config-value", limit],
-    ) as environment:
-        await register_search_attributes(environment.client)
-        yield environment.client
+    async with temporal_server("history.maximumSignalsPerExecution=2") as client:
+        yield client

@@ -7,31 +7,23 @@ import httpx
 import pytest
 from temporalio import activity
 from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
-from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from activities.artifacts import LocalArtifactStore
 from api.app import create_app
 from api.settings import ApiSettings
 from tests.api.conftest import asking
-from tests.conftest import TEMPORAL
+from tests.servers import temporal_server
 from workflows.bulk import BulkWorkflow
 from workflows.bulk_messages import CARRY_OUT_BULK, CarryOutInput, bulk_workflow_id
 from workflows.messages import WORKFLOW_TASK_QUEUE
-from workflows.search_attributes import register_search_attributes
 
 
 @pytest.fixture
 async def own() -> AsyncIterator[Client]:
     """A server of this test's own: its worker would fail the tasks of others' jobs."""
-    async with await WorkflowEnvironment.start_local(
-        data_converter=pydantic_data_converter,
-        dev_server_existing_path=str(TEMPORAL),
-        dev_server_log_level="error",
-    ) as environment:
-        await register_search_attributes(environment.client)
-        yield environment.client
+    async with temporal_server() as client:
+        yield client
 
 
 @pytest.fixture

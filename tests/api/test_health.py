@@ -26,9 +26,9 @@ from api.app import create_app
 from api.settings import ApiSettings
 from tests.api.conftest import asking
 from tests.api.contract import job, problem
-from tests.conftest import TEMPORAL
 from tests.end_to_end.stack import free_port
 from tests.processes import freeze
+from tests.servers import TEMPORAL
 from workflows.messages import workflow_id_for
 from workflows.state_machine import JobState
 

@@ -7,14 +7,13 @@ import httpx
 import pytest
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
-from temporalio.testing import WorkflowEnvironment
 
 from activities.artifacts import LocalArtifactStore
 from api.app import create_app
 from api.settings import ApiSettings
 from tests.api.conftest import asking
 from tests.api.contract import problem
-from tests.conftest import TEMPORAL
+from tests.servers import blank_server
 
 PATHS = ["/v1/jobs", "/v1/jobs?label=a&state=FAILED", "/v1/stats", "/v1/workers", "/v1/engines"]
 
@@ -22,12 +21,8 @@ PATHS = ["/v1/jobs", "/v1/jobs?label=a&state=FAILED", "/v1/stats", "/v1/workers"
 @pytest.fixture
 async def blank() -> AsyncIterator[Client]:
     """A server where nobody has registered anything."""
-    async with await WorkflowEnvironment.start_local(
-        data_converter=pydantic_data_converter,
-        dev_server_existing_path=str(TEMPORAL),
-        dev_server_log_level="error",
-    ) as environment:
-        yield environment.client
+    async with blank_server() as client:
+        yield client
 
 
 async def test_database_that_is_new_is_an_outage_that_ends(

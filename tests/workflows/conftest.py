@@ -9,7 +9,8 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.testing import WorkflowEnvironment
 
 from devstack.temporal import DYNAMIC_CONFIG
-from tests.workflows.stage import TEMPORAL, Stage
+from tests.servers import TEMPORAL
+from tests.workflows.stage import Stage
 from workflows.search_attributes import register_search_attributes
 
 
@@ -34,7 +35,7 @@ async def skipping() -> AsyncIterator[WorkflowEnvironment]:
     arguments = [word for value in dynamic for word in ("--dynamic-config-value", value)]
     async with await WorkflowEnvironment.start_time_skipping_v2(
         data_converter=pydantic_data_converter,
-        dev_server_existing_path=TEMPORAL,
+        dev_server_existing_path=str(TEMPORAL),
         dev_server_log_level="error",
         dev_server_extra_args=arguments,
     ) as environment:

@@ -6,10 +6,8 @@ would be a defect even if the job came to a good end, and each history must repl
 
 import asyncio
 import contextlib
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -27,6 +25,7 @@ from temporalio.worker import Replayer, Worker
 
 from activities.ownership import TemporalOwnership
 from tests.fakes import Behaviour, FakeRemoval, FakeWork
+from tests.servers import TEMPORAL
 from tests.workflows.pure import image_request
 from workflows.bulk import BulkWorkflow
 from workflows.chain import removal_id
@@ -45,7 +44,6 @@ from workflows.reading import JobReader
 from workflows.state_machine import JobState
 from workflows.submission import start_job
 
-TEMPORAL = str(Path(sys.executable).with_name("temporal"))
 _THROTTLE = timedelta(milliseconds=100)
 
 JobHandle = WorkflowHandle[object, JobOutcome]
@@ -160,7 +158,7 @@ class Stage:
     async def cli(self, *words: str) -> str:
         """Run the `temporal` program; returns what it says."""
         process = await asyncio.create_subprocess_exec(
-            TEMPORAL,
+            str(TEMPORAL),
             *words,
             "--address",
             self.client.service_client.config.target_host,

@@ -6,16 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
-from temporalio.testing import WorkflowEnvironment
 
-from tests.conftest import TEMPORAL
+from tests.servers import temporal_server
 from tests.workflows.bulks import NOTE, accepted, accepted_at_once, signals_of, told
 from tests.workflows.stage import Stage, events_of, until
 from workflows.bulk_messages import BulkAction
 from workflows.messages import job_id_of
 from workflows.options import BULK_QUIET
-from workflows.search_attributes import register_search_attributes
 from workflows.state_machine import JobState
 
 JOBS = 40
@@ -97,17 +94,9 @@ async def test_run_that_follows_under_the_same_id_is_left_alone(stage: Stage, te
 @pytest.fixture
 async def sluggish() -> AsyncIterator[Client]:
     """A server whose visibility lags: it writes ten rows a second, not in order."""
-    async with await WorkflowEnvironment.start_local(
-        data_converter=pydantic_data_converter,
-        dev_server_existing_path=str(TEMPORAL),
-        dev_server_log_level="never",
-        dev_server_extra_args=[
-            "--dynamic-config-value",
-            "system.visibilityPersistenceMaxWriteQPS=10",
-        ],
-    ) as environment:
-        await register_search_attributes(environment.client)
-        yield environment.client
+    slow = "system.visibilityPersistenceMaxWriteQPS=10"
+    async with temporal_server(slow, log_level="never") as client:
+        yield client
 
 
 async def test_jobs_that_visibility_tells_of_late_are_not_missed(
@@ -127,17 +116,8 @@ async def test_jobs_that_visibility_tells_of_late_are_not_missed(
 @pytest.fixture
 async def sparing() -> AsyncIterator[Client]:
     """A server that takes one signal for a workflow."""
-    async with await WorkflowEnvironment.start_local(
-        data_converter=pydantic_data_converter,
-        dev_server_existing_path=str(TEMPORAL),
-        dev_server_log_level="error",
-        dev_server_extra_args=[
-            "--dynamic-config-value",
-            "history.maximumSignalsPerExecution=1",
-        ],
-    ) as environment:
-        await register_search_attributes(environment.client)
-        yield environment.client
+    async with temporal_server("history.maximumSignalsPerExecution=1") as client:
+        yield client
 
 
 async def test_job_whose_signals_are_used_up_is_cancelled_natively_or_told(
