@@ -69,8 +69,13 @@ async def read_callbacks(api: httpx.AsyncClient, job_id: str) -> list[Json]:
 
 
 async def until_delivered(api: httpx.AsyncClient, job_id: str, attempts: int = 1) -> list[Json]:
-    """The job's callbacks, once each was delivered after so many attempts."""
+    """The callbacks of a job that ends, once each was delivered after so many attempts.
+
+    A job that is not over has told only a part of what it will tell.
+    """
     async with asyncio.timeout(30):
+        while not job(await api.get(f"/v1/jobs/{job_id}?wait=20"), 200)["done"]:
+            pass
         while True:
             told = await read_callbacks(api, job_id)
             ends = [(one["state"], len(one["attempts"])) for one in told]
