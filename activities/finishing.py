@@ -3,6 +3,7 @@
 Pure, and the same for every attempt: equal images are finished to equal bytes.
 """
 
+import contextlib
 import hashlib
 from dataclasses import dataclass, field
 
@@ -12,6 +13,8 @@ from activities.errors import ErrorKind, InvalidParametersError, WorkError
 from activities.imaging.errors import UnfitImageError
 from activities.imaging.inspection import ImageFacts, inspect_image
 from activities.imaging.labels.drawing import label_still
+from activities.imaging.labels.jpeg_drawing import draw_on_jpeg
+from activities.imaging.labels.mark import Mark
 from activities.imaging.labels.profile import LabelProfile
 from activities.imaging.provenance.embedding import (
     carry_provenance,
@@ -97,8 +100,7 @@ class Finisher:
             return data, None
         still = open_still(data, facts.media_type)
         mark = self.label.mark_on(facts.width, facts.height)
-        drawn = label_still(still, mark).to_bytes()
-        return carry_provenance(data, drawn), _covered(data, facts, still, mark.box)
+        return _drawn(data, still, mark), _covered(data, facts, still, mark.box)
 
     def _private(self, parameters: GenerationParameters) -> tuple[str, ...]:
         """What no engine may tell in the file, wherever it writes it."""
@@ -152,6 +154,15 @@ def _recorded(
         reason = fault["msg"].removeprefix("Value error, ")
         message = f"the image file can't record `{fault['loc'][0]}`: {reason}"
         raise InvalidParametersError(message) from error
+
+
+def _drawn(data: bytes, still: Still, mark: Mark) -> bytes:
+    """The file with the mark on it, and with all that it said before."""
+    if not still.is_lossless:
+        # What has no blocks that could be written alone is encoded anew, as all else is.
+        with contextlib.suppress(UnfitImageError):
+            return draw_on_jpeg(data, mark)
+    return carry_provenance(data, label_still(still, mark).to_bytes())
 
 
 def _covered(data: bytes, facts: ImageFacts, still: Still, box: Box) -> Covered:

@@ -122,18 +122,39 @@ def test_what_lies_below_a_label_on_transparency_is_not_guessed() -> None:
         remove_label(finished.data, "image/png", [made.label], lambda *_: None)
 
 
-@pytest.mark.parametrize("mode", ["RGB", "L"])
-def test_jpeg_comes_back_as_the_file_that_it_was(mode: str) -> None:
-    data = encoded(picture(mode=mode), "JPEG", quality=83)
+# What stores RGB has no blocks that can be written alone.
+JPEGS: dict[str, bytes] = {
+    "colour": encoded(picture(), "JPEG", quality=83),
+    "grey": encoded(picture(mode="L"), "JPEG", quality=83),
+    "RGB": encoded(picture(), "JPEG", quality=83, keep_rgb=True),
+}
+
+
+@pytest.mark.parametrize("kind", JPEGS)
+def test_jpeg_comes_back_as_the_file_that_it_was(kind: str) -> None:
+    data = JPEGS[kind]
     finished = finisher().finish(data, inspect_image(data), PARAMETERS, "procedural")
     assert finished.covered is not None
-    assert (pixels_of(finished.data) != pixels_of(data)).any()
+    left, top, right, bottom = finished.covered.box
+    assert (pixels_of(finished.data) != pixels_of(data))[top:bottom, left:right].any()
     with Image.open(io.BytesIO(data)) as one, Image.open(io.BytesIO(finished.data)) as other:
         assert getattr(one, "quantization", 1) == getattr(other, "quantization", 2)
     pristine = Pristine(finished.covered.box, finished.covered.file)
     clean = restore_own(finished.data, "image/jpeg", pristine)
     assert (pixels_of(clean.data) == pixels_of(data)).all()
     assert b"trainedAlgorithmicMedia" in clean.data
+
+
+@pytest.mark.parametrize("kind", ["colour", "grey"])
+def test_jpeg_does_not_change_away_from_its_label(kind: str) -> None:
+    data = JPEGS[kind]
+    finished = finisher().finish(data, inspect_image(data), PARAMETERS, "procedural")
+    assert finished.covered is not None
+    left, top, right, bottom = finished.covered.box
+    changed = np.argwhere((pixels_of(finished.data) != pixels_of(data)).any(axis=2))
+    # An MCU is 16 pixels here, and decoders blend one pixel around it.
+    assert (changed.min(axis=0) >= (top - 17, left - 17)).all()
+    assert (changed.max(axis=0) <= (bottom + 16, right + 16)).all()
 
 
 @pytest.mark.parametrize("kind", FORMATS)

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from activities.imaging.labels.fill import fill_hidden, fill_smoothly
-from activities.imaging.labels.jpeg_prior import DCT, PATCH, smoothed
+from activities.imaging.labels.jpeg_blocks import quantised, samples_of, spectrum_of
+from activities.imaging.labels.jpeg_prior import PATCH, smoothed
 from activities.imaging.labels.jpeg_window import Plane
 from activities.imaging.labels.mark import Floats
 
@@ -64,11 +65,7 @@ class Restoration:
 
     def quantised(self) -> Floats:
         """The coefficients of the picture found, whole numbers, shaped as `Plane.received`."""
-        steps = self._plane.steps.reshape(64)
-        numbers = np.rint(_spectrum(np.clip(self._samples, 0, 255)) / steps)
-        # What eight-bit files can hold.
-        result: Floats = np.clip(numbers, -1023, 1023).reshape(self._plane.received.shape)
-        return result
+        return quantised(self._samples, self._plane.steps)
 
 
 def _start(plane: Plane) -> Floats:
@@ -77,7 +74,7 @@ def _start(plane: Plane) -> Floats:
     Too smooth a start is better than too noisy a one: the steps add detail, and remove little. The
     better fill is worth its time only where it stays, under an opaque mark.
     """
-    received = _samples(plane.received.reshape(-1, 64), plane)
+    received = samples_of(plane.received)
     undone: Floats = np.clip((received - plane.added) / np.maximum(plane.kept, _OPAQUE), 0, 255)
     fill = fill_hidden if (plane.kept <= _OPAQUE).any() else fill_smoothly
     filled = fill(undone[..., None], plane.kept < _CLEAR)[..., 0]
@@ -115,25 +112,9 @@ def _noise(steps: Floats) -> Floats:
 
 def _way_into_cells(plane: Plane, samples: Floats) -> Floats:
     """What to add to the samples so that, marked, their coefficients lie in the received cells."""
-    marked = _spectrum(plane.kept * samples + plane.added)
-    middle, reach = plane.received.reshape(-1, 64), _REACH * plane.steps.reshape(64)
+    marked = spectrum_of(plane.kept * samples + plane.added)
+    middle, reach = plane.received, _REACH * plane.steps
     missing = np.clip(marked, middle - reach, middle + reach) - marked
-    change = _samples(missing, plane) - 128
+    change = samples_of(missing) - 128
     way: Floats = np.where(plane.kept > _OPAQUE, change / np.maximum(plane.kept, _OPAQUE), 0)
     return way
-
-
-def _spectrum(samples: Floats) -> Floats:
-    """DCT coefficients of all blocks of a plane, (blocks, 64), row by row."""
-    height, width = samples.shape
-    blocks = (samples - 128).reshape(height // 8, 8, width // 8, 8).swapaxes(1, 2)
-    spectrum: Floats = blocks.reshape(-1, 64) @ DCT.T
-    return spectrum
-
-
-def _samples(spectrum: Floats, plane: Plane) -> Floats:
-    """A plane, (height, width), from the coefficients of its blocks, (blocks, 64)."""
-    rows, columns = plane.touched.shape
-    blocks = (spectrum @ DCT).reshape(rows, columns, 8, 8).swapaxes(1, 2)
-    samples: Floats = blocks.reshape(8 * rows, 8 * columns) + 128
-    return samples
