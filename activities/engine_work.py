@@ -12,7 +12,6 @@ from temporalio import activity
 from activities.artifacts import (
     ArtifactLostError,
     ArtifactStore,
-    get_image,
     put_checkpoint,
     put_image,
     store_limit,
@@ -139,18 +138,18 @@ class EngineWork:
         """What the engine is called in settings and requests."""
         return self._engine.name
 
-    async def read_image(self, artifact: ArtifactRef) -> bytes:
-        """The recorded bytes and no others, or `ArtifactLostError`."""
+    async def read(self, get: Callable[[ArtifactStore], Awaitable[Result]]) -> Result:
+        """Read from the store; what is not there is `ArtifactLostError`."""
         async with store_limit(self._store_seconds):
-            return await get_image(self._store, artifact)
+            return await get(self._store)
 
     async def read_checkpoint(self, attempt: Attempt) -> bytes | None:
         """What the attempt goes on from; it starts over if that was lost."""
         if attempt.checkpoint is None:
             return None
         try:
-            async with store_limit(self._store_seconds):
-                return await self._store.get(attempt.checkpoint.key)
+            key = attempt.checkpoint.key
+            return await self.read(lambda store: store.get(key))
         except ArtifactLostError:
             attempt.start_over("the checkpoint was lost")
             return None

@@ -39,6 +39,7 @@ Box = tuple[int, int, int, int]
 class Covered:
     """What a label covers: its box, and what was there, as a file to be kept."""
 
+    profile: LabelProfile
     box: Box
     file: bytes
     facts: ImageFacts
@@ -100,7 +101,8 @@ class Finisher:
             return data, None
         still = open_still(data, facts.media_type)
         mark = self.label.mark_on(facts.width, facts.height)
-        return _drawn(data, still, mark), _covered(data, facts, still, mark.box)
+        file, kept = _kept(data, facts, still, mark.box)
+        return _drawn(data, still, mark), Covered(self.label, mark.box, file, kept)
 
     def _private(self, parameters: GenerationParameters) -> tuple[str, ...]:
         """What no engine may tell in the file, wherever it writes it."""
@@ -165,10 +167,9 @@ def _drawn(data: bytes, still: Still, mark: Mark) -> bytes:
     return carry_provenance(data, label_still(still, mark).to_bytes())
 
 
-def _covered(data: bytes, facts: ImageFacts, still: Still, box: Box) -> Covered:
+def _kept(data: bytes, facts: ImageFacts, still: Still, box: Box) -> tuple[bytes, ImageFacts]:
     """The box alone, where nothing else changed; else, encoded anew, the whole file."""
     if not still.is_lossless:
-        return Covered(box, data, facts)
+        return data, facts
     left, top, right, bottom = box
-    kept = encode_png(still.within(box))
-    return Covered(box, kept, ImageFacts("image/png", right - left, bottom - top))
+    return encode_png(still.within(box)), ImageFacts("image/png", right - left, bottom - top)

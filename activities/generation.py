@@ -2,10 +2,11 @@
 
 from temporalio import activity
 
-from activities.artifacts import put_pristine
+from activities.artifacts import ArtifactStore, put_pristine
 from activities.attempt import Attempt
 from activities.engine_work import EngineWork
 from activities.finishing import Covered, Finisher
+from activities.kept_profiles import keep_profile
 from activities.models import DrawnLabel, WorkInput, WorkResult
 
 
@@ -46,8 +47,10 @@ class GenerationActivities:
     async def _keep_covered(self, attempt: Attempt, covered: Covered) -> DrawnLabel:
         facts, job_id = covered.facts, attempt.input.job_id
         size = (facts.width, facts.height)
-        pristine = await self._work.keep(
-            attempt,
-            lambda store: put_pristine(store, job_id, covered.file, facts.media_type, size),
-        )
-        return DrawnLabel(box=covered.box, pristine=pristine)
+
+        async def put(store: ArtifactStore) -> DrawnLabel:
+            pristine = await put_pristine(store, job_id, covered.file, facts.media_type, size)
+            profile = await keep_profile(store, covered.profile)
+            return DrawnLabel(box=covered.box, pristine=pristine, profile=profile)
+
+        return await self._work.keep(attempt, put)

@@ -127,11 +127,13 @@ class DrawnLabel(Model):
     """The service's own label on an image: its box, and what was there before.
 
     `box` is left, top, right, bottom in pixels. `pristine` is the box alone where the image is
-    lossless, else the whole image.
+    lossless, else the whole image. `profile` is the sha256 of the label's profile, which the store
+    keeps for all images that carry it: what is drawn today may be another.
     """
 
     box: tuple[int, int, int, int]
     pristine: ArtifactRef
+    profile: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
 
 
 class RemovedLabel(Model):
@@ -150,13 +152,14 @@ class RemovedLabel(Model):
 class RemovalParameters(Model):
     """What the remover of labels is given: files of the attempt's own, and whose label it is.
 
-    `pristine` and `box` are those of the service's own label, if the image has one.
+    `pristine`, `box` and `profile` are those of the service's own label, if the image has one.
     """
 
     source: str
     media_type: str
     pristine: str | None = None
     box: tuple[int, int, int, int] | None = None
+    profile: str | None = None
 
 
 class CarriedProvenance(Model):

@@ -1,17 +1,20 @@
 """remove_watermark: from an image of this service to its copy without the visible label."""
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from temporalio import activity
 
-from activities.artifacts import ArtifactLostError
+from activities.artifacts import ArtifactLostError, ArtifactStore, get_image
 from activities.attempt import Attempt
 from activities.engine_work import EngineWork
 from activities.errors import ErrorKind, WorkError
 from activities.finishing import carried_by
 from activities.imaging.provenance.errors import DamagedMetadataError
+from activities.kept_profiles import read_profile
 from activities.models import (
     CarriedProvenance,
+    DrawnLabel,
     RemovalParameters,
     RemovalTask,
     WorkInput,
@@ -61,7 +64,7 @@ class WatermarkActivities:
 
     async def _read_source(self, task: RemovalTask) -> bytes:
         try:
-            return await self._work.read_image(task.source)
+            return await self._work.read(lambda store: get_image(store, task.source))
         except ArtifactLostError as error:
             message = "the image whose label is to be removed was lost"
             raise WorkError(ErrorKind.INVALID_PARAMETERS, message) from error
@@ -69,26 +72,37 @@ class WatermarkActivities:
     async def _files(self, task: RemovalTask, source: bytes, scratch: Path) -> RemovalParameters:
         """Lay out what the remover reads, in the attempt's own folder."""
         await self._work.write_scratch(scratch / "source", source)
-        label = task.label
-        pristine = await self._read_pristine(task)
-        if pristine is not None:
-            await self._work.write_scratch(scratch / "pristine", pristine)
-        return RemovalParameters(
-            source=str(scratch / "source"),
-            media_type=task.source.media_type,
-            pristine=str(scratch / "pristine") if pristine is not None else None,
-            box=label.box if label else None,
-        )
+        known = RemovalParameters(source=str(scratch / "source"), media_type=task.source.media_type)
+        return known if task.label is None else await self._own_label(known, task.label, scratch)
 
-    async def _read_pristine(self, task: RemovalTask) -> bytes | None:
-        """What the label covers; None where it isn't the service's own, or that was lost."""
-        if task.label is None:
-            return None
+    async def _own_label(
+        self, known: RemovalParameters, label: DrawnLabel, scratch: Path
+    ) -> RemovalParameters:
+        """What the label covers, too; or, where that was lost, the label as it was drawn."""
+        pristine = await self._laid_out(
+            scratch / "pristine", lambda store: get_image(store, label.pristine)
+        )
+        if pristine is not None:
+            return known.model_copy(update={"pristine": pristine, "box": label.box})
+        activity.logger.warning("the pixels below the label were lost; they are computed")
+        sha256 = label.profile
+        # An older build has not kept it.
+        if sha256 is None:
+            return known
+        profile = await self._laid_out(
+            scratch / "profile", lambda store: read_profile(store, sha256)
+        )
+        return known.model_copy(update={"profile": profile})
+
+    async def _laid_out(
+        self, path: Path, get: Callable[[ArtifactStore], Awaitable[bytes]]
+    ) -> str | None:
+        """A file from the store as one of the attempt's own; None where it was lost."""
         try:
-            return await self._work.read_image(task.label.pristine)
+            await self._work.write_scratch(path, await self._work.read(get))
         except ArtifactLostError:
-            activity.logger.warning("the pixels below the label were lost; they are computed")
             return None
+        return str(path)
 
 
 def _task(input: WorkInput) -> RemovalTask:

@@ -65,12 +65,18 @@ class LabelRemover:
     def _remove(self, parameters: RemovalParameters, on_step: OnStep) -> CleanCopy:
         source = Path(parameters.source).read_bytes()
         if parameters.pristine is None or parameters.box is None:
-            known = [*self._own, *self._providers]
+            known = [*self._own_of(parameters), *self._providers]
             return remove_label(source, parameters.media_type, known, on_step)
         pristine = Pristine(parameters.box, Path(parameters.pristine).read_bytes())
         copy = restore_own(source, parameters.media_type, pristine)
         on_step(1, 1)
         return without_others(copy, parameters.media_type, self._providers, on_step)
+
+    def _own_of(self, parameters: RemovalParameters) -> list[LabelProfile]:
+        """The service's own label as it was drawn on this image, where that is known."""
+        if parameters.profile is None:
+            return self._own
+        return [LabelProfile.read(Path(parameters.profile))]
 
 
 def _stepwise(

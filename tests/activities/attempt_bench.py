@@ -24,6 +24,7 @@ from activities.engines.base import (
     StepDone,
 )
 from activities.errors import ErrorKind, WorkError
+from activities.finishing import Finisher
 from activities.generation import GenerationActivities
 from activities.models import (
     AttemptHeartbeat,
@@ -121,6 +122,7 @@ class Bench:
     get: str = ""
     store_seconds: float = 0.2
     inspect_seconds: float = 60
+    finisher: Finisher = UNLABELLED
     environment: ActivityEnvironment = field(default_factory=ActivityEnvironment)
     heartbeats: list[AttemptHeartbeat] = field(default_factory=list)
     message: str = ""
@@ -139,7 +141,7 @@ class Bench:
             self.store_seconds,
             self.inspect_seconds,
         )
-        self.activities = GenerationActivities(self.work, UNLABELLED)
+        self.activities = GenerationActivities(self.work, self.finisher)
 
     def start(self, checkpoint: CheckpointRef | None = None) -> "asyncio.Task[WorkResult]":
         """Begin the attempt."""

@@ -12,6 +12,8 @@ from activities.engines.process import ChildProcessEngine
 from activities.engines.slot import StallLimits
 from activities.errors import ErrorKind, WorkError
 from activities.generation import GenerationActivities
+from activities.imaging.labels.profile import LabelProfile
+from activities.label_settings import LabelSettings
 from activities.models import WorkInput, WorkResult
 from activities.scratch import Scratch
 from tests.activities.attempt_bench import GRACES, IMAGE, STEPS, Bench, failing_after, held
@@ -57,6 +59,17 @@ async def test_a_real_engine_that_breaks_after_its_image_costs_no_attempt(
     assert broken.artifact is not None
     assert broken.artifact == whole.artifact
     assert bench.stored == [broken.artifact.key]
+
+
+async def test_label_that_was_drawn_is_kept_once_for_all_images(tmp_path: Path) -> None:
+    finisher = LabelSettings().finisher()
+    results = [
+        await Bench(tmp_path, FakeEngine([*STEPS, IMAGE]), finisher=finisher).start()
+        for _ in range(2)
+    ]
+    [kept] = (tmp_path / "artifacts/labels").iterdir()
+    assert LabelProfile.read(kept) == finisher.label
+    assert [result.label and result.label.profile for result in results] == [kept.stem] * 2
 
 
 async def test_looking_at_the_image_has_a_limit(tmp_path: Path) -> None:

@@ -3,142 +3,34 @@
 import io
 import json
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
-from temporalio.exceptions import ApplicationError
-from temporalio.testing import ActivityEnvironment
 
-from activities.artifacts import LocalArtifactStore, put_image, put_pristine
-from activities.engine_work import EngineWork
-from activities.engines.process import ChildProcessEngine
-from activities.finishing import FinishedImage
+from activities.artifacts import put_image
 from activities.imaging.inspection import inspect_image
-from activities.imaging.labels.drawing import draw_label
-from activities.imaging.labels.lettering import own_profile
 from activities.label_settings import LabelSettings
-from activities.models import (
-    ArtifactRef,
-    DrawnLabel,
-    FailureReport,
-    GenerationParameters,
-    RemovalTask,
-    WorkInput,
-    WorkResult,
+from tests.activities.removal_bench import (
+    PARAMETERS,
+    PROVIDER,
+    Bench,
+    finished,
+    landscape,
+    marked,
+    pixels_of,
+    png_of,
+    removing,
+    task,
 )
-from activities.scratch import Scratch
-from activities.watermark import WatermarkActivities
-from tests.activities.attempt_bench import GRACES
-from tests.activities.engine_jobs import serving
-from tests.fakes import FakeOwnership
-
-REMOVER = "activities.engines.label_remover:LabelRemover"
-PROVIDER = own_profile("ACME IMAGES", anchor="top-left", opacity=0.5)
-PARAMETERS = GenerationParameters(prompt="a lake", seed=7)
-ASKED_AT = datetime(2026, 11, 30, 12, tzinfo=UTC)
-
-
-class Bench:
-    """A store with images, and the activity over it."""
-
-    def __init__(self, root: Path, engine: ChildProcessEngine) -> None:
-        self.root = root
-        self.store = LocalArtifactStore(root / "artifacts")
-        self.scratch = Scratch(root / "tmp")
-        work = EngineWork(engine, self.store, self.scratch, FakeOwnership(), "me", GRACES)
-        self.activities = WatermarkActivities(work)
-
-    async def keep(self, data: bytes, media_type: str = "image/png") -> ArtifactRef:
-        """Store an image of the first job."""
-        with Image.open(io.BytesIO(data)) as image:
-            return await put_image(self.store, "first", data, media_type, image.size)
-
-    async def keep_finished(self, finished: FinishedImage) -> RemovalTask:
-        """Store a labelled image as `generate_image` does."""
-        assert finished.covered is not None
-        covered, facts = finished.covered, finished.covered.facts
-        size = (facts.width, facts.height)
-        pristine = await put_pristine(self.store, "first", covered.file, facts.media_type, size)
-        source = await self.keep(finished.data, finished.facts.media_type)
-        return task(source, DrawnLabel(box=covered.box, pristine=pristine))
-
-    async def remove(self, asked: RemovalTask) -> WorkResult:
-        """One attempt of the second job."""
-        work = WorkInput(
-            job_id="second",
-            tenant="anne",
-            dispatch=1,
-            parameters=PARAMETERS,
-            predecessor_id="first",
-            removal=asked,
-        )
-        return await ActivityEnvironment().run(self.activities.remove_watermark, work)
-
-    async def fails(self, asked: RemovalTask) -> tuple[FailureReport, str]:
-        """Run to a failure that the workflow can read; nothing but the record is stored."""
-        with pytest.raises(ApplicationError) as failure:
-            await self.remove(asked)
-        assert failure.value.non_retryable
-        assert not (self.root / "artifacts/jobs/second").exists()
-        return FailureReport.model_validate(failure.value.details[0]), failure.value.message
-
-    def bytes_of(self, result: WorkResult) -> bytes:
-        """The stored copy."""
-        assert result.artifact is not None
-        assert result.artifact.is_of("second")
-        return (self.root / "artifacts" / result.artifact.key).read_bytes()
 
 
 @pytest.fixture
 async def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
-    """A remover that knows the service's own label and a provider's; it leaves nothing behind."""
-    (tmp_path / "profiles").mkdir()
-    PROVIDER.write(tmp_path / "profiles/acme.json")
-    monkeypatch.setenv("DARKROOM_LABEL_PROFILES", str(tmp_path / "profiles"))
-    async with serving(spec=REMOVER) as engine:
-        bench = Bench(tmp_path, engine)
+    """See `removing`."""
+    async with removing(tmp_path, monkeypatch) as bench:
         yield bench
-        assert list((tmp_path / "tmp").glob("worker-*/*")) == []
-        bench.scratch.close()
-
-
-def task(source: ArtifactRef, label: DrawnLabel | None = None) -> RemovalTask:
-    """The wish for a copy."""
-    return RemovalTask(source=source, label=label, asked_by="api:anne", asked_at=ASKED_AT)
-
-
-def landscape(size: tuple[int, int] = (640, 480)) -> Image.Image:
-    """A smooth picture with some grain, as a photograph has."""
-    across, down = np.meshgrid(np.linspace(0, 3, size[0]), np.linspace(0, 2, size[1]))
-    grain = np.random.default_rng(1).normal(0, 3, (size[1], size[0], 3))
-    waves = np.stack([np.sin(across + down), np.cos(across * 2), np.sin(down * 3)], axis=-1)
-    return Image.fromarray(np.clip(128 + 60 * waves + grain, 0, 255).astype(np.uint8))
-
-
-def png_of(image: Image.Image) -> bytes:
-    file = io.BytesIO()
-    image.save(file, "PNG")
-    return file.getvalue()
-
-
-def pixels_of(data: bytes) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-    with Image.open(io.BytesIO(data)) as image:
-        return np.asarray(image.convert("RGB"))
-
-
-def finished(image: Image.Image) -> FinishedImage:
-    """The picture as `generate_image` finishes it."""
-    data = png_of(image)
-    return LabelSettings().finisher().finish(data, inspect_image(data), PARAMETERS, "procedural")
-
-
-def marked(image: Image.Image) -> bytes:
-    """The picture as the provider hands it out."""
-    pixels = np.asarray(image)
-    return png_of(Image.fromarray(draw_label(pixels, PROVIDER.mark_on(*image.size))))
 
 
 async def test_own_label_goes_without_a_trace_and_provenance_stays(bench: Bench) -> None:
@@ -183,21 +75,6 @@ async def test_repeated_attempt_gives_the_same_copy(bench: Bench) -> None:
     asked = await bench.keep_finished(finished(landscape()))
     once, again = [await bench.remove(asked) for _ in range(2)]
     assert once.artifact == again.artifact
-
-
-async def test_own_label_is_computed_away_where_the_kept_pixels_were_lost(bench: Bench) -> None:
-    asked = await bench.keep_finished(finished(landscape()))
-    assert asked.label is not None
-    await bench.store.delete(asked.label.pristine.key)
-    result = await bench.remove(asked)
-    assert result.removed is not None
-    assert (result.removed.profile, result.removed.method) == ("AI generated", "inverse")
-    assert result.removed.is_clean
-    difference = pixels_of(bench.bytes_of(result)).astype(int) - np.asarray(landscape())
-    left, top, right, bottom = asked.label.box
-    assert np.abs(difference[top:bottom, left:right]).max() <= 3
-    difference[top:bottom, left:right] = 0
-    assert not difference.any()
 
 
 async def test_label_of_a_provider_is_found_and_computed_away(bench: Bench) -> None:
