@@ -17,14 +17,8 @@ from api.problems import IllegalTransition, NotAmendable, SignalsUsedUp
 from workflows.amending import MAX_AMENDMENTS, AmendNote, terms_after
 from workflows.asking import Verdict, advise, has_no_signals_left, is_held, why_final
 from workflows.hearing import Standing
-from workflows.messages import (
-    SIGNAL_AMEND,
-    SIGNAL_CANCEL,
-    SIGNAL_PAUSE,
-    SIGNAL_RESUME,
-    JobView,
-    with_status,
-)
+from workflows.messages import JobView, with_status
+from workflows.names import SIGNAL_AMEND, SIGNAL_CANCEL, SIGNAL_PAUSE, SIGNAL_RESUME
 from workflows.notes import ControlNote
 from workflows.state_machine import JobEvent, JobState
 

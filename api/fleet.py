@@ -11,7 +11,7 @@ from activities.declarations import Declared, read_declaration
 from activities.fresh import Fresh
 from api.outage import answered, queried
 from workflows.fleet import FleetWorker, Service, read_fleet, serving
-from workflows.messages import POSTPROCESS_TASK_QUEUE, generate_task_queue
+from workflows.names import POSTPROCESS_TASK_QUEUE, generate_task_queue
 from workflows.presence import Presence, QueuePresence
 from workflows.remembering import Remembered
 from workflows.stats import JobStats, StatsReader

@@ -36,7 +36,8 @@ from api.shares import Share, Shares
 from workflows.chain import may_have_successor
 from workflows.hearing import Standing
 from workflows.job_record import JobRecord
-from workflows.messages import ImageJobInput, JobView, job_id_of, workflow_id_for
+from workflows.messages import ImageJobInput, JobView
+from workflows.names import job_id_of, workflow_id_for
 from workflows.reading import JobNotFoundError, JobReader
 from workflows.search_attributes import lacks_search_attributes, register_search_attributes
 from workflows.state_machine import JobState

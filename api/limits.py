@@ -14,7 +14,7 @@ from temporalio.service import RPCError
 from api.callers import Caller
 from api.outage import answered
 from api.refusals import RateLimited, TooManyJobs
-from workflows.messages import IMAGE_JOB_WORKFLOW
+from workflows.names import IMAGE_JOB_WORKFLOW
 from workflows.search_attributes import JOB_STATE, JOB_TENANT, lacks_search_attributes
 from workflows.state_machine import JobState
 

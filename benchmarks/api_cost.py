@@ -22,7 +22,8 @@ from activities.models import GenerationParameters
 from benchmarks.keep_alive import Connection
 from benchmarks.stack import percentile, process, scratch_folder, temporal_server, until_ready
 from tests.end_to_end.stack import free_port
-from workflows.messages import ImageJobInput, workflow_id_for
+from workflows.messages import ImageJobInput
+from workflows.names import workflow_id_for
 from workflows.submission import start_job
 
 ASKED = {"prompt": "a lighthouse at dusk", "width": 64, "height": 64, "num_inference_steps": 1}

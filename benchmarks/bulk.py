@@ -22,7 +22,7 @@ from temporalio.client import Client
 from benchmarks.stack import process, scratch_folder, temporal_server, until_ready
 from tests.end_to_end.stack import free_port
 from workflows.bulk_reading import read_bulk
-from workflows.messages import IMAGE_JOB_WORKFLOW
+from workflows.names import IMAGE_JOB_WORKFLOW
 from workflows.reading import JobReader
 
 _BATCH = 500

@@ -21,7 +21,7 @@ from activities.imaging.removal import Pristine, restore_own
 from activities.models import GenerationParameters
 from tests.end_to_end.stack import Stack
 from tests.end_to_end.undisturbed import made_undisturbed
-from workflows.messages import job_id_of
+from workflows.names import job_id_of
 from workflows.state_machine import TRANSITIONS, JobEvent, JobState
 
 Json = dict[str, Any]

@@ -28,7 +28,8 @@ with workflow.unsafe.imports_passed_through():
         FinalJob,
     )
     from workflows.deliveries import Deliveries
-    from workflows.messages import IMAGE_JOB_WORKFLOW, WORKFLOW_TASK_QUEUE, JobView, job_id_of
+    from workflows.messages import JobView
+    from workflows.names import IMAGE_JOB_WORKFLOW, WORKFLOW_TASK_QUEUE, job_id_of
     from workflows.options import (
         ARCHIVE_HEARTBEAT_TIMEOUT,
         ARCHIVE_RETRY,

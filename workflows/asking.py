@@ -6,7 +6,8 @@ from enum import StrEnum
 from temporalio.service import RPCError, RPCStatusCode
 
 from workflows.hearing import Standing
-from workflows.messages import SIGNAL_CANCEL, SIGNAL_PAUSE, SIGNAL_RESUME, WATCHDOG, JobView
+from workflows.messages import JobView
+from workflows.names import SIGNAL_CANCEL, SIGNAL_PAUSE, SIGNAL_RESUME, WATCHDOG
 from workflows.options import MAX_PAUSES
 from workflows.state_machine import JobEvent, JobState
 

@@ -29,7 +29,8 @@ from workflows.hearing import (
     unheard_signals,
 )
 from workflows.listing import JobFilter, is_wanted, job_query, moment
-from workflows.messages import SIGNAL_CANCEL, JobView, job_id_of, with_status, worker_source
+from workflows.messages import JobView, with_status
+from workflows.names import SIGNAL_CANCEL, job_id_of, worker_source
 from workflows.options import BULK_CALL_TIMEOUT
 from workflows.recalling import recall_what_is_left
 from workflows.state_machine import JobEvent, JobState

@@ -8,7 +8,7 @@ from temporalio.api.history.v1 import HistoryEvent, WorkflowExecutionSignaledEve
 from temporalio.contrib.pydantic import pydantic_data_converter
 
 from activities.models import Model
-from workflows.messages import SIGNAL_CANCEL, SIGNAL_PAUSE, SIGNAL_RESUME
+from workflows.names import SIGNAL_CANCEL, SIGNAL_PAUSE, SIGNAL_RESUME
 
 _NAME = "bulk"
 _WISHES = (SIGNAL_CANCEL, SIGNAL_PAUSE, SIGNAL_RESUME)

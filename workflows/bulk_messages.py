@@ -5,7 +5,7 @@ from typing import Literal
 
 from activities.models import Model
 from workflows.listing import JobFilter
-from workflows.messages import job_id_of, workflow_id_for
+from workflows.names import job_id_of, workflow_id_for
 from workflows.notes import ControlNote
 
 BULK_WORKFLOW = "BulkWorkflow"

@@ -26,7 +26,7 @@ from workflows.bulk_messages import (
     bulk_workflow_id,
 )
 from workflows.decoding import decoded
-from workflows.messages import WORKFLOW_TASK_QUEUE
+from workflows.names import WORKFLOW_TASK_QUEUE
 from workflows.options import WORKFLOW_TASK_TIMEOUT
 
 T = TypeVar("T")

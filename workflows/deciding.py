@@ -12,7 +12,7 @@ from workflows.bulk import BulkWorkflow
 from workflows.bulk_sweep import BulkActivities
 from workflows.delivery import CallbackWorkflow
 from workflows.image_job import ImageJobWorkflow
-from workflows.messages import WORKFLOW_TASK_QUEUE
+from workflows.names import WORKFLOW_TASK_QUEUE
 from workflows.options import BULK_HEARTBEAT, LIGHT_ACTIVITIES_AT_ONCE, STICKY_QUEUE_TIMEOUT
 
 

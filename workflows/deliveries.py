@@ -24,7 +24,8 @@ from workflows.delivery import (
     delivery_options,
 )
 from workflows.listing import quoted
-from workflows.messages import WORKFLOW_TASK_QUEUE, JobView
+from workflows.messages import JobView
+from workflows.names import WORKFLOW_TASK_QUEUE
 
 # Each delivery that is asked for again makes one; the oldest are told no more.
 _MOST_RUNS = 2000

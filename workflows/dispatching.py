@@ -5,7 +5,7 @@ from temporalio.common import RawValue
 
 from activities.models import WorkInput
 from workflows.job import Job
-from workflows.messages import attempt_activity_id
+from workflows.names import attempt_activity_id
 from workflows.options import HEARTBEAT_TIMEOUT, WORK_RETRY, WORK_TIMEOUT
 from workflows.presentation import attempt_summary
 from workflows.starting import task_priority

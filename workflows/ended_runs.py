@@ -10,7 +10,8 @@ from temporalio.client import (
 )
 
 from activities.errors import ErrorKind
-from workflows.messages import OPERATOR, WATCHDOG, JobError, JobView, with_status
+from workflows.messages import JobError, JobView, with_status
+from workflows.names import OPERATOR, WATCHDOG
 from workflows.state_machine import JobEvent, JobState, Transition
 
 

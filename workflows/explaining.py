@@ -9,7 +9,8 @@ from temporalio.service import RPCError
 
 from workflows.hearing import Asked, Unheard, asked_in_all, unheard_signals
 from workflows.line import Line, Lines, Place, place_of
-from workflows.messages import ImageJobInput, JobView, with_status, workflow_id_for
+from workflows.messages import ImageJobInput, JobView, with_status
+from workflows.names import workflow_id_for
 from workflows.presence import Presence, QueuePresence
 from workflows.remembering import RememberedEach
 from workflows.state_machine import JobState

@@ -10,7 +10,7 @@ from temporalio.api.worker.v1 import WorkerHeartbeat
 from temporalio.client import Client
 
 from activities.models import Model
-from workflows.messages import POSTPROCESS_TASK_QUEUE, WORKFLOW_TASK_QUEUE, generate_task_queue
+from workflows.names import POSTPROCESS_TASK_QUEUE, WORKFLOW_TASK_QUEUE, generate_task_queue
 from workflows.presence import HEARTBEAT_AGE, worker_heartbeats
 
 # Temporal remembers the dead for a day.

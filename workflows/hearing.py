@@ -12,14 +12,8 @@ from temporalio.common import RawValue
 from temporalio.contrib.pydantic import pydantic_data_converter
 
 from workflows.amending import AmendNote, amend_note
-from workflows.messages import (
-    SIGNAL_AMEND,
-    SIGNAL_CANCEL,
-    SIGNAL_PAUSE,
-    SIGNAL_RESUME,
-    JobView,
-    PendingRequest,
-)
+from workflows.messages import JobView, PendingRequest
+from workflows.names import SIGNAL_AMEND, SIGNAL_CANCEL, SIGNAL_PAUSE, SIGNAL_RESUME
 from workflows.notes import NOTHING_SENT, ControlNote
 from workflows.state_machine import JobState
 from workflows.wishes import Wishes

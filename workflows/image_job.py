@@ -11,13 +11,15 @@ from temporalio.exceptions import ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from activities.models import CLAIM_REFUSED, ClaimInput, ClaimResult
+    from workflows.alarm import Alarm
     from workflows.amending import AmendNote, amend_note
-    from workflows.dispatching import Work, schedule_work
+    from workflows.attending import attempt
+    from workflows.introducing import introduce
     from workflows.job import Job
     from workflows.job_input import UnreadableInputError, read_input
-    from workflows.job_record import JobRecord, memo_corrections
-    from workflows.looks import await_results, idle_seconds
-    from workflows.messages import (
+    from workflows.job_record import JobRecord
+    from workflows.messages import JobOutcome, JobView
+    from workflows.names import (
         IMAGE_JOB_WORKFLOW,
         QUERY_VIEW,
         SIGNAL_AMEND,
@@ -25,9 +27,6 @@ with workflow.unsafe.imports_passed_through():
         SIGNAL_PAUSE,
         SIGNAL_RESUME,
         UPDATE_CLAIM,
-        ImageJobInput,
-        JobOutcome,
-        JobView,
         job_id_of,
     )
     from workflows.notes import ControlNote, control_note
@@ -35,8 +34,7 @@ with workflow.unsafe.imports_passed_through():
     # Names, not the module: `from workflows import …` would load it anew for every job.
     from workflows.options import MAX_PAUSES
     from workflows.presentation import current_details
-    from workflows.search_attributes import current_search_attributes, initial_search_attributes
-    from workflows.settling import settle
+    from workflows.search_attributes import current_search_attributes
     from workflows.signals import with_any_payload
     from workflows.state_machine import JobState
     from workflows.succession import start_successor
@@ -68,8 +66,7 @@ class ImageJobWorkflow:
             self._unreadable = "a job's workflow id is job-<id>: lower-case letters, digits and -"
         record = JobRecord(job_id or info.workflow_id, info.workflow_start_time, request)
         self._job = Job(record, workflow.now, workflow.random())
-        self._alarm: asyncio.Task[None] | None = None
-        self._limit_reached = False
+        self._alarm = Alarm()
 
     @workflow.run
     async def run(self, args: Sequence[RawValue]) -> JobOutcome:
@@ -94,7 +91,7 @@ class ImageJobWorkflow:
         return JobOutcome(state=self._job.state, artifact=artifact)
 
     async def _live(self) -> None:
-        self._introduce(self._job.record.request)
+        introduce(self._job.record)
         telling = asyncio.create_task(tell_receivers(self._job.record))
         if self._unreadable:
             self._job.fail_unreadable(self._unreadable)
@@ -106,20 +103,6 @@ class ImageJobWorkflow:
         # A claim that is just being answered must reach its worker before the run is gone.
         await workflow.wait_condition(workflow.all_handlers_finished)
 
-    def _introduce(self, request: ImageJobInput | None) -> None:
-        """Make a job that was started by hand as readable as one that the API started."""
-        # Undecoded: what nobody can decode must not wedge the job.
-        memo = workflow.info().raw_memo
-        corrections = memo_corrections(request, memo, workflow.payload_converter())
-        if corrections:
-            workflow.upsert_memo(corrections)
-        if request is None:
-            return
-        self._job.record.update(startable_at=request.start_at)
-        if corrections:
-            pairs = initial_search_attributes(request, self._job.record.created_at)
-            workflow.upsert_search_attributes([pair.key.value_set(pair.value) for pair in pairs])
-
     async def _next_stage(self) -> None:
         job = self._job
         if job.wishes.any:
@@ -127,13 +110,13 @@ class ImageJobWorkflow:
         elif job.state is JobState.PAUSED and job.limits.pause_left > timedelta(0):
             await self._wait_for_wishes(job.limits.pause_left, "longest pause")
         elif job.state is JobState.PAUSED:
-            job.time_out_paused()
+            job.moves.time_out_paused()
         elif job.limits.delay > timedelta(0):
             await self._wait_for_wishes(job.limits.delay, "until the next attempt may start")
         elif job.limits.queue_time_left > timedelta(0):
-            await self._attempt()
+            await attempt(job, self._alarm, self._publish)
         else:
-            job.time_out_in_queue()
+            job.moves.time_out_in_queue()
         # Before anybody can see the success, so that whoever sees it finds the successor too.
         await start_successor(job.record.view())
         self._publish()
@@ -143,56 +126,6 @@ class ImageJobWorkflow:
             await workflow.wait_condition(
                 lambda: self._job.wishes.any, timeout=limit, timeout_summary=summary
             )
-
-    async def _attempt(self) -> None:
-        """Schedule one execution of the work activity, and stay with it until it is settled."""
-        work = schedule_work(self._job)
-        while not work.done() and self._job.has_attempt:
-            await workflow.wait_condition(
-                lambda: work.done() or self._job.wishes.call_for_action or self._limit_reached
-            )
-            # A result beats any wish.
-            if not work.done():
-                await self._interrupt(work)
-        if self._job.has_attempt:
-            await settle(self._job, work)
-
-    async def _interrupt(self, work: Work) -> None:
-        job = self._job
-        if job.wishes.cancel:
-            if job.state is JobState.PROCESSING:
-                await await_results()
-            if not work.done():
-                job.cancel()
-        elif job.wishes.call_for_pause and job.state is JobState.PENDING:
-            job.grant_wishes()
-            work.cancel()
-        elif job.wishes.call_for_pause:
-            job.begin_pause()
-            work.cancel()
-        elif job.wishes.amendments:
-            self._amend(work)
-        elif self._limit_reached:
-            await self._judge_limit(work)
-        self._publish()
-
-    def _amend(self, work: Work) -> None:
-        self._job.amend()
-        if not self._job.has_attempt:
-            work.cancel()
-        elif self._job.state is JobState.PROCESSING:
-            # Whatever was changed: the limit may have been about to be judged.
-            self._set_alarm(max(self._job.limits.processing_left, timedelta(0)))
-
-    async def _judge_limit(self, work: Work) -> None:
-        self._limit_reached = False
-        idle = await idle_seconds(self._job.record.status.dispatch, self._job.limits.idle_before)
-        # Much may have happened while the watchdog looked; whatever it is comes first. What it saw
-        # counts for nothing where the limit is another one by now: the alarm will ring again.
-        if not work.done() and not self._job.wishes.cancel and not self._job.wishes.amendments:
-            extension = self._job.judge_limit(idle)
-            if extension:
-                self._set_alarm(extension)
 
     def _publish(self) -> None:
         """Tell the world what has changed, in two history events at the most."""
@@ -205,25 +138,14 @@ class ImageJobWorkflow:
         workflow.set_current_details(current_details(job.record, job.refused))
         # The alarm of a run that closes needs no cancelling, which would be one more event.
         if job.state in (JobState.PENDING, JobState.PAUSED):
-            self._set_alarm(None)
-
-    def _set_alarm(self, delay: timedelta | None) -> None:
-        """Ring after `delay`, or not at all; an earlier alarm is forgotten."""
-        if self._alarm is not None:
-            self._alarm.cancel()
-        self._limit_reached = False
-        self._alarm = asyncio.create_task(self._ring_after(delay)) if delay is not None else None
-
-    async def _ring_after(self, delay: timedelta) -> None:
-        await workflow.sleep(delay, summary="processing limit")
-        self._limit_reached = True
+            self._alarm.silence()
 
     @workflow.update(name=UPDATE_CLAIM)
     def claim(self, input: ClaimInput) -> ClaimResult:
         """START: the worker that asks owns the job until its attempt ends."""
         self._job.claim(input.worker)
         self._publish()
-        self._set_alarm(max(self._job.limits.processing_left, timedelta(0)))
+        self._alarm.set(self._job.limits.processing_left)
         return ClaimResult(granted_at=workflow.now())
 
     @claim.validator

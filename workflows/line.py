@@ -17,14 +17,8 @@ from temporalio.client import Client, WorkflowExecution
 
 from workflows.job_record import REQUEST_KEY, STATUS_KEY
 from workflows.listing import in_state, quoted
-from workflows.messages import (
-    DEFAULT_TENANT,
-    IMAGE_JOB_WORKFLOW,
-    LEAST_WEIGHT,
-    MOST_WEIGHT,
-    ImageJobInput,
-    JobView,
-)
+from workflows.messages import DEFAULT_TENANT, LEAST_WEIGHT, MOST_WEIGHT, ImageJobInput, JobView
+from workflows.names import IMAGE_JOB_WORKFLOW
 from workflows.remembering import RememberedEach
 from workflows.search_attributes import (
     JOB_ENGINE,

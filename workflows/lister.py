@@ -10,7 +10,8 @@ from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from workflows.chain import in_chain, is_removal, may_have_successor, removal_id
 from workflows.ended_runs import as_it_ended, termination_reason, was_terminated
 from workflows.listing import JobFilter, is_wanted, job_query, moment, one_of, quoted
-from workflows.messages import IMAGE_JOB_WORKFLOW, JobView, job_id_of, workflow_id_for
+from workflows.messages import JobView
+from workflows.names import IMAGE_JOB_WORKFLOW, job_id_of, workflow_id_for
 from workflows.paging import Cursor, Key, first_span, reach
 from workflows.recalling import Lost, recall_what_is_left, with_gaps
 

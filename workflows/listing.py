@@ -8,7 +8,8 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from activities.models import Model, UtcTime
-from workflows.messages import DEFAULT_TENANT, IMAGE_JOB_WORKFLOW, JobType, JobView
+from workflows.messages import DEFAULT_TENANT, JobType, JobView
+from workflows.names import IMAGE_JOB_WORKFLOW
 from workflows.search_attributes import (
     JOB_ENGINE,
     JOB_LABELS,

@@ -12,7 +12,7 @@ from activities.watchdog import (
     WatchdogActivities,
     let_results_in,
 )
-from workflows.messages import attempt_activity_id
+from workflows.names import attempt_activity_id
 from workflows.options import (
     HEARTBEAT_TIMEOUT,
     LET_RESULTS_IN_RETRY,

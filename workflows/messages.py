@@ -1,6 +1,5 @@
-"""What is said to a job and about it: ids, input, control notes, and the view."""
+"""What is said to a job and about it: its input, and the view that is given of it."""
 
-import re
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Literal, Self
@@ -20,22 +19,8 @@ from activities.models import (
     RemovedLabel,
     UtcTime,
 )
+from workflows.names import JOB_ID_PATTERN
 from workflows.state_machine import JobState, Transition
-
-IMAGE_JOB_WORKFLOW = "ImageJobWorkflow"
-WORKFLOW_TASK_QUEUE = "darkroom"
-POSTPROCESS_TASK_QUEUE = "darkroom-postprocess"
-
-SIGNAL_CANCEL = "cancel"
-SIGNAL_PAUSE = "pause"
-SIGNAL_RESUME = "resume"
-SIGNAL_AMEND = "amend"
-UPDATE_CLAIM = "claim"
-QUERY_VIEW = "view"
-
-# Who a transition's `source` names, apart from `api:<tenant>` and `worker:<identity>`.
-OPERATOR = "operator"
-WATCHDOG = "watchdog"
 
 MAX_MESSAGE_LENGTH = 1000
 
@@ -43,9 +28,6 @@ DEFAULT_TENANT = "default"
 
 PendingRequest = Literal["pause", "resume", "cancel"]
 JobType = Literal["TEXT_TO_IMAGE", "WATERMARK_REMOVAL"]
-
-_JOB_ID = r"[a-z0-9][a-z0-9-]{0,99}"
-_WORKFLOW_ID = re.compile(f"job-({_JOB_ID})")
 
 # Temporal's fairness key has at most 64 bytes, and lists are filtered by a quoted tenant.
 TENANT_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.@:-]{0,63}$"
@@ -56,32 +38,6 @@ _LabelValue = Annotated[str, Field(max_length=255)]
 LEAST_TIMEOUT_SECONDS, MOST_TIMEOUT_SECONDS = 10, 86_400
 # Temporal takes no others.
 LEAST_WEIGHT, MOST_WEIGHT = 0.001, 1000.0
-
-
-def workflow_id_for(job_id: str) -> str:
-    """The one place that knows how a job's id becomes a workflow's."""
-    return f"job-{job_id}"
-
-
-def job_id_of(workflow_id: str) -> str | None:
-    """The inverse of `workflow_id_for`; None where the id is not a job's."""
-    match = _WORKFLOW_ID.fullmatch(workflow_id)
-    return match[1] if match else None
-
-
-def generate_task_queue(engine: str) -> str:
-    """Where workers that serve this engine look for work."""
-    return f"darkroom-generate-{engine}"
-
-
-def attempt_activity_id(dispatch: int) -> str:
-    """The id of the activity of one dispatch, in history and for `temporal activity`."""
-    return f"attempt-{dispatch}"
-
-
-def worker_source(worker: str) -> str:
-    """How a transition's `source` names a worker."""
-    return f"worker:{worker}"
 
 
 def clip(message: str) -> str:
@@ -116,9 +72,9 @@ class ImageJobInput(Model):
     # What the tenant's endpoint is told, if it has one; and where links in callbacks begin.
     endpoint_events: CallbackEvents | None = None
     links_base: str = Field(default="", max_length=MAX_URL_LENGTH)
-    predecessor_id: str | None = Field(default=None, pattern=f"^{_JOB_ID}$")
+    predecessor_id: str | None = Field(default=None, pattern=f"^{JOB_ID_PATTERN}$")
     removal: RemovalTask | None = None
-    retry_of: str | None = Field(default=None, pattern=f"^{_JOB_ID}$")
+    retry_of: str | None = Field(default=None, pattern=f"^{JOB_ID_PATTERN}$")
     # What was sent with an idempotency key, as a hash.
     fingerprint: str | None = Field(default=None, max_length=64)
 

@@ -5,7 +5,8 @@ from temporalio.common import RawValue
 from temporalio.converter import PayloadConverter
 
 from activities.models import Model
-from workflows.messages import MAX_MESSAGE_LENGTH, OPERATOR
+from workflows.messages import MAX_MESSAGE_LENGTH
+from workflows.names import OPERATOR
 
 # What a bare signal carries; a `null` that was sent is something.
 NOTHING_SENT = object()

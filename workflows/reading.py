@@ -24,13 +24,8 @@ from workflows.decoding import decoded
 from workflows.ended_runs import as_it_ended, termination_reason, was_terminated
 from workflows.explaining import Explainer
 from workflows.hearing import Standing, asked_on_record, is_in_flight
-from workflows.messages import (
-    IMAGE_JOB_WORKFLOW,
-    JobView,
-    attempt_activity_id,
-    with_status,
-    workflow_id_for,
-)
+from workflows.messages import JobView, with_status
+from workflows.names import IMAGE_JOB_WORKFLOW, attempt_activity_id, workflow_id_for
 from workflows.presence import Presence
 from workflows.recalling import Lost, recall, recall_what_is_left, with_gaps
 from workflows.state_machine import JobState

@@ -21,7 +21,7 @@ from activities.scratch import Scratch
 from activities.settings import SettingsError, WorkerSettings
 from activities.signing import Signer
 from activities.watermark import WatermarkActivities
-from workflows.messages import POSTPROCESS_TASK_QUEUE, generate_task_queue
+from workflows.names import POSTPROCESS_TASK_QUEUE, generate_task_queue
 from workflows.process import WorkerProcess
 
 # No engine can be called so: names have no spaces.

@@ -7,6 +7,7 @@ from temporalio.exceptions import ActivityError
 
 from activities.models import WorkResult
 from workflows.dispatching import Work
+from workflows.ends import end_attempt, lose_attempt_to_outage
 from workflows.job import Job
 from workflows.looks import lost_at
 from workflows.options import OUTAGE_SILENCE
@@ -36,10 +37,10 @@ async def settle(job: Job, work: Work) -> None:
             at = await lost_at(error.scheduled_event_id)
             silence = at - outcome.heard_at if at else timedelta(0)
             if silence > OUTAGE_SILENCE:
-                job.settle_outage(outcome, silence)
+                lose_attempt_to_outage(job, outcome, silence)
                 return
     # Jobs that took such a result must still replay; only one that is made up costs a marker.
     is_unfit = isinstance(outcome, WorkResult) and is_made_up(outcome, job.record.job_id)
     if is_unfit and workflow.patched(_REFUSE_MADE_UP_RESULTS):
         outcome = unreadable_result(worker)
-    job.settle(outcome)
+    end_attempt(job, outcome)

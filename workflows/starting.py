@@ -7,7 +7,8 @@ from temporalio.common import Priority, WorkflowIDReusePolicy
 
 from workflows import options, presentation
 from workflows.job_record import initial_memo
-from workflows.messages import ImageJobInput, workflow_id_for
+from workflows.messages import ImageJobInput
+from workflows.names import workflow_id_for
 from workflows.search_attributes import initial_search_attributes
 
 

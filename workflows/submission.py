@@ -5,12 +5,8 @@ from datetime import UTC, datetime
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
-from workflows.messages import (
-    IMAGE_JOB_WORKFLOW,
-    WORKFLOW_TASK_QUEUE,
-    ImageJobInput,
-    JobOutcome,
-)
+from workflows.messages import ImageJobInput, JobOutcome
+from workflows.names import IMAGE_JOB_WORKFLOW, WORKFLOW_TASK_QUEUE
 from workflows.starting import start_options
 
 

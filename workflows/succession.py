@@ -6,7 +6,8 @@ from temporalio import workflow
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from workflows.chain import removal_input
-from workflows.messages import IMAGE_JOB_WORKFLOW, JobView
+from workflows.messages import JobView
+from workflows.names import IMAGE_JOB_WORKFLOW
 from workflows.starting import start_options
 
 

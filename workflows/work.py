@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from activities.generation import GenerationActivities
 from activities.watermark import WatermarkActivities
-from workflows.messages import POSTPROCESS_TASK_QUEUE, ImageJobInput, generate_task_queue
+from workflows.messages import ImageJobInput
+from workflows.names import POSTPROCESS_TASK_QUEUE, generate_task_queue
 
 
 @dataclass(frozen=True)

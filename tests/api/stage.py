@@ -14,18 +14,11 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from activities.artifacts import ArtifactStore, put_image
-from activities.models import (
-    AttemptHeartbeat,
-    Phase,
-    Progress,
-    StopReason,
-    WorkInput,
-    WorkResult,
-)
+from activities.models import AttemptHeartbeat, Phase, Progress, StopReason, WorkInput, WorkResult
 from activities.ownership import TemporalOwnership
 from tests.fakes import Behaviour, FakeRemoval, FakeWork
 from workflows.deciding import workflow_worker
-from workflows.messages import POSTPROCESS_TASK_QUEUE, generate_task_queue
+from workflows.names import POSTPROCESS_TASK_QUEUE, generate_task_queue
 
 _THROTTLE = timedelta(milliseconds=50)
 

@@ -16,7 +16,7 @@ from tests.api.contract import job, problem, refused_fields
 from tests.api.stage import deciding, hold, paint, read_until, read_when, working
 from tests.api.tenants import asking_as, key_for
 from workflows.amending import MAX_AMENDMENTS
-from workflows.messages import workflow_id_for
+from workflows.names import workflow_id_for
 from workflows.state_machine import JobState, allowed_events
 
 Json = dict[str, Any]

@@ -18,7 +18,7 @@ from tests.api.conftest import asking
 from tests.api.contract import job, problem
 from tests.api.stage import paint, read_until, read_when, removing, working
 from tests.api.tenants import asking_as, bearer, key_for
-from workflows.messages import workflow_id_for
+from workflows.names import workflow_id_for
 
 REMOVE = {"prompt": "a", "watermark": "remove", "label_terms_accepted": True}
 

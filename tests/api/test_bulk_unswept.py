@@ -16,7 +16,7 @@ from tests.api.conftest import asking
 from tests.servers import temporal_server
 from workflows.bulk import BulkWorkflow
 from workflows.bulk_messages import CARRY_OUT_BULK, CarryOutInput, bulk_workflow_id
-from workflows.messages import WORKFLOW_TASK_QUEUE
+from workflows.names import WORKFLOW_TASK_QUEUE
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from tests.api.stage import paint
 from tests.api.tenants import asking_as, key_for
 from tests.fakes import FakeWork
 from workflows.deciding import workflow_worker
-from workflows.messages import generate_task_queue
+from workflows.names import generate_task_queue
 
 Json = dict[str, Any]
 

@@ -13,7 +13,8 @@ from api.settings import ApiSettings
 from tests.api.conftest import asking
 from tests.api.contract import problem
 from workflows.job_record import JobRecord, initial_memo
-from workflows.messages import ImageJobInput, workflow_id_for
+from workflows.messages import ImageJobInput
+from workflows.names import workflow_id_for
 from workflows.state_machine import JobEvent
 
 

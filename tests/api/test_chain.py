@@ -17,7 +17,7 @@ from tests.api.contract import job, problem
 from tests.api.stage import hold, paint, png, read_until, read_when, removing, working
 from tests.fakes import Behaviour
 from tests.workflows.behaviours import fail_with
-from workflows.messages import workflow_id_for
+from workflows.names import workflow_id_for
 
 REMOVE = {"prompt": "a", "watermark": "remove", "label_terms_accepted": True}
 ACCEPTED = {"label_terms_accepted": True}

@@ -14,7 +14,7 @@ from activities.errors import ErrorKind
 from activities.models import WorkInput, WorkResult
 from tests.api.contract import job, problem, refused_fields
 from tests.api.stage import hold, paint, read_when, working
-from workflows.messages import workflow_id_for
+from workflows.names import workflow_id_for
 from workflows.state_machine import JobState, allowed_events
 
 ACTIONS = ["cancel", "pause", "resume"]

@@ -13,7 +13,7 @@ from api.app import create_app
 from api.settings import ApiSettings
 from tests.api.conftest import asking
 from tests.api.contract import DEFAULTS, job
-from workflows.messages import workflow_id_for
+from workflows.names import workflow_id_for
 from workflows.state_machine import JobState
 
 NOW_AND_THEN = settings(max_examples=30, deadline=None)

@@ -24,7 +24,8 @@ from tests.api.contract import job, problem
 from tests.api.stage import deciding, hold, paint, png, read_when
 from tests.fakes import FakeWork
 from workflows.job_record import JobRecord, initial_memo
-from workflows.messages import ImageJobInput, JobResult, generate_task_queue, workflow_id_for
+from workflows.messages import ImageJobInput, JobResult
+from workflows.names import generate_task_queue, workflow_id_for
 from workflows.search_attributes import JOB_STATE
 from workflows.state_machine import JobEvent, JobState
 

@@ -25,7 +25,7 @@ from tests.api.streams import (
     transitions,
 )
 from tests.fakes import Behaviour
-from workflows.messages import workflow_id_for
+from workflows.names import workflow_id_for
 
 REMOVE = {"prompt": "a", "watermark": "remove", "label_terms_accepted": True}
 

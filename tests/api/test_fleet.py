@@ -17,7 +17,7 @@ from api.settings import ApiSettings
 from tests.api.conftest import asking
 from tests.api.stage import hold, paint, working
 from tests.heartbeats import beating
-from workflows.messages import generate_task_queue
+from workflows.names import generate_task_queue
 
 Told = dict[str, Any]
 

@@ -29,7 +29,7 @@ from tests.api.contract import job, problem
 from tests.end_to_end.stack import free_port
 from tests.processes import freeze
 from tests.servers import TEMPORAL
-from workflows.messages import workflow_id_for
+from workflows.names import workflow_id_for
 from workflows.state_machine import JobState
 
 ROUTES = [

@@ -11,7 +11,7 @@ from temporalio.client import Client
 from activities.artifacts import LocalArtifactStore
 from tests.api.contract import job, problem
 from tests.api.stage import hold, paint, png, read_when, working
-from workflows.messages import workflow_id_for
+from workflows.names import workflow_id_for
 from workflows.state_machine import JobState
 
 

@@ -14,7 +14,7 @@ from tests.api.contract import JOB_KEYS, problem, refused_fields
 from tests.api.stage import deciding, hold, paint, read_when, removing, working
 from tests.workflows.pure import image_request
 from workflows.chain import removal_id
-from workflows.messages import IMAGE_JOB_WORKFLOW, workflow_id_for
+from workflows.names import IMAGE_JOB_WORKFLOW, workflow_id_for
 from workflows.starting import start_options
 
 Listed = list[dict[str, Any]]

@@ -21,7 +21,7 @@ from tests.api.contract import problem
 from tests.api.stage import deciding
 from tests.api.tenants import asking_as, key_for
 from tests.workflows.pure import image_request, quick
-from workflows.messages import workflow_id_for
+from workflows.names import workflow_id_for
 from workflows.submission import start_job
 
 

@@ -16,7 +16,7 @@ from tests.api.counting import counting
 from tests.api.stage import deciding, hold, paint, read_until, read_when
 from tests.fakes import FakeWork
 from tests.heartbeats import beating
-from workflows.messages import generate_task_queue, workflow_id_for
+from workflows.names import generate_task_queue, workflow_id_for
 
 JOBS = 30
 ROUNDS = 20

@@ -13,7 +13,7 @@ from tests.api.contract import job, problem
 from tests.api.stage import hold, paint, read_when, removing, working
 from tests.fakes import Behaviour
 from tests.workflows.behaviours import fail_with
-from workflows.messages import workflow_id_for
+from workflows.names import workflow_id_for
 
 ASKED = {"prompt": "a", "width": 64, "height": 96, "labels": {"order": "7"}, "priority": 8}
 

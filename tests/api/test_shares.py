@@ -19,7 +19,7 @@ from tests.api.contract import job, problem, refused_fields
 from tests.api.stage import deciding, paint, read_until, read_when, removing, working
 from tests.api.tenants import asking_as, key_for
 from tests.workflows.behaviours import fail_with
-from workflows.messages import workflow_id_for
+from workflows.names import workflow_id_for
 
 ACCEPTED = {"label_terms_accepted": True}
 

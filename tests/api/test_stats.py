@@ -15,7 +15,7 @@ from api.settings import ApiSettings
 from tests.api.stage import deciding, hold, paint, working
 from tests.api.tenants import asking_as, key_for
 from tests.workflows.pure import image_request
-from workflows.messages import workflow_id_for
+from workflows.names import workflow_id_for
 from workflows.state_machine import JobState
 from workflows.stats import WINDOW_JOBS, StatsReader
 from workflows.submission import start_job

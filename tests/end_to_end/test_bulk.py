@@ -16,7 +16,7 @@ from tests.end_to_end.worker_process import worker
 from tests.workflows.pure import image_request
 from workflows.bulk_messages import BulkView
 from workflows.bulk_reading import read_bulk
-from workflows.messages import workflow_id_for
+from workflows.names import workflow_id_for
 from workflows.submission import start_job
 
 JOBS = 150

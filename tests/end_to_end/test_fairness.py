@@ -22,7 +22,7 @@ from tests.api.contract import job
 from tests.api.stage import deciding
 from tests.api.tenants import bearer, key_for
 from tests.end_to_end.worker_process import worker
-from workflows.messages import workflow_id_for
+from workflows.names import workflow_id_for
 
 PICTURE = {"prompt": "a lake", "width": 64, "height": 64, "num_inference_steps": 1, "seed": 1}
 

@@ -10,7 +10,7 @@ from activities.archive import ArchiveActivities, ArchiveInput, ClosedRun, Final
 from activities.artifacts import LocalArtifactStore
 from tests.workflows.stage import JobHandle, until
 from workflows.archiving import VisibleClosedJobs
-from workflows.messages import WORKFLOW_TASK_QUEUE, job_id_of
+from workflows.names import WORKFLOW_TASK_QUEUE, job_id_of
 
 AT_ONCE = timedelta(0)
 

@@ -32,14 +32,8 @@ from workflows.chain import removal_id
 from workflows.deciding import workflow_worker
 from workflows.delivery import CallbackWorkflow
 from workflows.image_job import ImageJobWorkflow
-from workflows.messages import (
-    POSTPROCESS_TASK_QUEUE,
-    JobOutcome,
-    JobView,
-    generate_task_queue,
-    job_id_of,
-    workflow_id_for,
-)
+from workflows.messages import JobOutcome, JobView
+from workflows.names import POSTPROCESS_TASK_QUEUE, generate_task_queue, job_id_of, workflow_id_for
 from workflows.reading import JobReader
 from workflows.state_machine import JobState
 from workflows.submission import start_job

@@ -22,6 +22,7 @@ from tests.workflows.pure import (
 )
 from workflows.amending import MAX_AMENDMENTS, AmendNote, amend_note
 from workflows.chain import removal_input
+from workflows.ends import end_attempt
 from workflows.job import Job
 from workflows.notes import NOTHING_SENT, ControlNote
 from workflows.presentation import current_details
@@ -135,7 +136,7 @@ def test_job_is_amended_a_bounded_number_of_times() -> None:
 
 def test_finished_job_is_not_amended() -> None:
     job = claimed_job(Clock())
-    job.settle(SUCCEEDED)
+    end_attempt(job, SUCCEEDED)
     assert "SUCCESS" in (ask(job, priority=9) or "")
     assert not job.wishes.any
 
@@ -144,7 +145,7 @@ def test_running_job_keeps_its_worker_and_takes_the_priority_for_its_next_attemp
     clock = Clock()
     job = amended(claimed_job(clock), priority=9)
     assert job.has_attempt
-    job.settle(failure(ErrorKind.STORAGE))
+    end_attempt(job, failure(ErrorKind.STORAGE))
     assert (job.state, job.record.priority) == (JobState.PENDING, 9)
 
 
@@ -212,7 +213,7 @@ def test_priority_in_force_is_what_is_listed_shown_and_inherited() -> None:
     assert "amended to priority 2, timeout_seconds 77 by api:anne: later" in details
     sha256 = "0" * 64
     image = FAKE_ARTIFACT.model_copy(update={"key": f"jobs/x/{sha256}.png", "sha256": sha256})
-    job.settle(WorkResult(artifact=image, worker=WORKER))
+    end_attempt(job, WorkResult(artifact=image, worker=WORKER))
     view = job.record.view()
     assert (view.priority, view.timeout_seconds) == (2, 77)
     assert view.request is not None

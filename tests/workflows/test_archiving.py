@@ -29,7 +29,7 @@ from workflows.archiving import (
     ArchiveJobsWorkflow,
     ensure_archiver,
 )
-from workflows.messages import job_id_of
+from workflows.names import job_id_of
 from workflows.reading import JobNotFoundError, JobReader
 
 IMAGE = b"the image that counts"

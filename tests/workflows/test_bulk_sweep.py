@@ -11,7 +11,7 @@ from tests.servers import temporal_server
 from tests.workflows.bulks import NOTE, accepted, accepted_at_once, signals_of, told
 from tests.workflows.stage import Stage, events_of, until
 from workflows.bulk_messages import BulkAction
-from workflows.messages import job_id_of
+from workflows.names import job_id_of
 from workflows.options import BULK_QUIET
 from workflows.state_machine import JobState
 

@@ -11,6 +11,7 @@ from activities.models import RemovalTask
 from tests.fakes import FAKE_ARTIFACT
 from tests.workflows.pure import SUCCEEDED, Clock, claim, failure, new_job
 from workflows.callbacks import Message, all_messages, delivery_prefix, receivers
+from workflows.ends import end_attempt
 from workflows.job import Job
 from workflows.messages import JobView
 
@@ -21,7 +22,7 @@ def finished(clock: Clock | None = None, **fields: object) -> Job:
     """A job that succeeded."""
     job = new_job(clock or Clock(), **fields)
     claim(job)
-    job.settle(SUCCEEDED)
+    end_attempt(job, SUCCEEDED)
     return job
 
 
@@ -103,7 +104,7 @@ def test_event_tells_state_reason_and_links_and_no_bytes() -> None:
 def test_failure_is_told_with_its_error() -> None:
     job = new_job(Clock(), callback_url=URL)
     claim(job)
-    job.settle(failure(ErrorKind.CONTENT_REJECTED, "not allowed"))
+    end_attempt(job, failure(ErrorKind.CONTENT_REJECTED, "not allowed"))
     [message] = all_messages(job.record.view())
     data = body(message)["data"]
     assert message.type == "job.failed"
@@ -121,7 +122,7 @@ def test_what_was_told_earlier_is_the_same_in_every_byte_when_the_job_is_over() 
     claim(job)
     earlier = all_messages(job.record.view())
     clock.pass_seconds(3)
-    job.settle(SUCCEEDED)
+    end_attempt(job, SUCCEEDED)
     assert all_messages(job.record.view())[: len(earlier)] == earlier
 
 
@@ -129,7 +130,7 @@ def test_ids_differ_between_events_jobs_and_ends() -> None:
     clock = Clock()
     job = new_job(clock, callback_url=URL, callback_events="all")
     claim(job)
-    job.settle(failure(ErrorKind.CONTENT_REJECTED))
+    end_attempt(job, failure(ErrorKind.CONTENT_REJECTED))
     ids = [message.id for message in all_messages(job.record.view())]
     assert ids == ["x.1-processing", "x.2-failed"]
     other = finished(callback_url=URL, callback_events="all")

@@ -11,7 +11,8 @@ from tests.workflows.behaviours import fail_with, succeed, when, work_until_stop
 from tests.workflows.pure import image_request
 from tests.workflows.stage import Stage, events_of, until_any_has_moved
 from workflows.chain import in_chain, removal_id, removal_input
-from workflows.messages import ChainState, JobView, job_id_of, workflow_id_for
+from workflows.messages import ChainState, JobView
+from workflows.names import job_id_of, workflow_id_for
 from workflows.state_machine import JobState
 from workflows.submission import start_job
 

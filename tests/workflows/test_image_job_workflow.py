@@ -22,7 +22,8 @@ from tests.workflows.behaviours import (
 )
 from tests.workflows.stage import Stage, events_of
 from workflows.chain import in_chain
-from workflows.messages import ChainState, job_id_of
+from workflows.messages import ChainState
+from workflows.names import job_id_of
 from workflows.search_attributes import (
     JOB_ENGINE,
     JOB_PRIORITY,

@@ -21,6 +21,7 @@ from tests.workflows.pure import (
     wait_of,
 )
 from workflows import options
+from workflows.ends import end_attempt, lose_attempt_to_outage
 from workflows.job import Job
 from workflows.messages import MAX_MESSAGE_LENGTH
 from workflows.notes import ControlNote
@@ -49,7 +50,7 @@ def fail_until_final(job: Job, kind: ErrorKind) -> int:
     attempts = 0
     while not job.state.is_terminal:
         claim(job)
-        job.settle(failure(kind))
+        end_attempt(job, failure(kind))
         attempts += 1
     return attempts
 
@@ -88,12 +89,12 @@ def test_every_error_kind_is_either_permanent_or_retried() -> None:
 
 def test_attempts_are_counted_over_all_kinds() -> None:
     job = claimed_job(Clock(), max_attempts=3)
-    job.settle(failure(ErrorKind.OUT_OF_MEMORY))
+    end_attempt(job, failure(ErrorKind.OUT_OF_MEMORY))
     claim(job)
-    job.settle(failure(ErrorKind.STORAGE))
+    end_attempt(job, failure(ErrorKind.STORAGE))
     claim(job)
     assert job.record.status.attempt == 3
-    job.settle(failure(ErrorKind.INTERNAL))
+    end_attempt(job, failure(ErrorKind.INTERNAL))
     assert job.state is JobState.FAILED
 
 
@@ -103,7 +104,7 @@ def test_intervals_grow_with_the_failures_and_with_the_load() -> None:
         job = new_job(clock, max_attempts=10)
         for base in bases:
             claim(job)
-            job.settle(failure(ErrorKind.STORAGE, load=load))
+            end_attempt(job, failure(ErrorKind.STORAGE, load=load))
             assert 0.8 * base <= wait_of(job, clock) <= base
 
 
@@ -112,7 +113,7 @@ def test_interval_is_never_longer_than_five_minutes() -> None:
     job = new_job(clock, max_attempts=10)
     for _ in range(9):
         claim(job)
-        job.settle(failure(ErrorKind.STORAGE, load=4.0))
+        end_attempt(job, failure(ErrorKind.STORAGE, load=4.0))
         assert wait_of(job, clock) <= 300
 
 
@@ -123,7 +124,7 @@ def test_interval_is_never_longer_than_five_minutes() -> None:
 def test_retry_after_of_a_provider_wins_within_a_day(asked: float, granted: float) -> None:
     clock = Clock()
     job = claimed_job(clock)
-    job.settle(failure(ErrorKind.RATE_LIMITED, load=4.0, retry_after_seconds=asked))
+    end_attempt(job, failure(ErrorKind.RATE_LIMITED, load=4.0, retry_after_seconds=asked))
     assert job.state is JobState.PENDING
     assert wait_of(job, clock) == granted
 
@@ -134,18 +135,18 @@ def test_nonsense_in_a_report_still_gives_an_interval(nonsense: float) -> None:
     job = new_job(clock, max_attempts=10)
     for _ in range(9):
         claim(job)
-        job.settle(failure(ErrorKind.ENGINE_CRASHED, load=nonsense))
+        end_attempt(job, failure(ErrorKind.ENGINE_CRASHED, load=nonsense))
         assert 0 <= wait_of(job, clock) <= 300
     claim(job)
     job = claimed_job(clock)
-    job.settle(failure(ErrorKind.RATE_LIMITED, retry_after_seconds=float("nan")))
+    end_attempt(job, failure(ErrorKind.RATE_LIMITED, retry_after_seconds=float("nan")))
     assert 8 <= wait_of(job, clock) <= 10
 
 
 def test_lost_worker_is_noticed_by_the_watchdog_and_replaced_at_once() -> None:
     clock = Clock()
     job = claimed_job(clock)
-    job.settle(loss(checkpoint=checkpoint(12)))
+    end_attempt(job, loss(checkpoint=checkpoint(12)))
     retry = job.record.transitions[-1]
     assert (retry.event, retry.source) == ("RETRY", "watchdog")
     assert retry.message == "the worker fake was lost; next attempt at once"
@@ -161,7 +162,7 @@ SECONDS_8 = timedelta(seconds=8)
 def test_loss_in_an_outage_uses_up_no_attempt() -> None:
     clock = Clock()
     job = claimed_job(clock, max_attempts=1)
-    job.settle_outage(loss(checkpoint=checkpoint(12)), SECONDS_8)
+    lose_attempt_to_outage(job, loss(checkpoint=checkpoint(12)), SECONDS_8)
     retry = job.record.transitions[-1]
     assert (retry.event, retry.source) == ("RETRY", "watchdog")
     words = "Temporal was out of reach for about 8 s; next attempt at once"
@@ -175,10 +176,10 @@ def test_loss_in_an_outage_uses_up_no_attempt() -> None:
 def test_free_losses_in_outages_are_bounded() -> None:
     job = claimed_job(Clock(), max_attempts=1)
     for _ in range(options.MAX_OUTAGE_LOSSES):
-        job.settle_outage(loss(), SECONDS_8)
+        lose_attempt_to_outage(job, loss(), SECONDS_8)
         assert job.state is JobState.PENDING
         claim(job)
-    job.settle_outage(loss(), SECONDS_8)
+    lose_attempt_to_outage(job, loss(), SECONDS_8)
     assert job.state is JobState.FAILED
     assert job.record.status.error is not None
     assert job.record.status.error.kind == ErrorKind.WORKER_LOST
@@ -186,15 +187,15 @@ def test_free_losses_in_outages_are_bounded() -> None:
 
 def test_failure_without_a_checkpoint_keeps_the_last_one() -> None:
     job = claimed_job(Clock())
-    job.settle(loss(checkpoint=checkpoint(12)))
+    end_attempt(job, loss(checkpoint=checkpoint(12)))
     claim(job)
-    job.settle(failure(ErrorKind.ENGINE_CRASHED))
+    end_attempt(job, failure(ErrorKind.ENGINE_CRASHED))
     assert job.record.status.checkpoint == checkpoint(12)
 
 
 def test_checkpoint_of_another_job_is_not_kept() -> None:
     job = claimed_job(Clock())
-    job.settle(loss(checkpoint=CheckpointRef(key="checkpoints/y/1-9", step=9)))
+    end_attempt(job, loss(checkpoint=CheckpointRef(key="checkpoints/y/1-9", step=9)))
     assert job.record.status.checkpoint is None
 
 
@@ -207,11 +208,11 @@ def test_unclaimed_losses_use_up_no_attempt_but_are_bounded(
     job = new_job(Clock(), max_attempts=1)
     for _ in range(options.MAX_UNCLAIMED_LOSSES - 1):
         job.next_dispatch()
-        job.settle(outcome)
+        end_attempt(job, outcome)
         assert job.state is JobState.PENDING
         assert job.ledger.current == 1
     job.next_dispatch()
-    job.settle(outcome)
+    end_attempt(job, outcome)
     assert job.state is JobState.FAILED
     assert job.record.status.error is not None
     assert job.record.status.error.kind == ErrorKind.WORKER_LOST
@@ -223,7 +224,7 @@ def test_only_the_first_unclaimed_loss_is_replaced_at_once() -> None:
     waits = []
     for _ in range(4):
         job.next_dispatch()
-        job.settle(loss())
+        end_attempt(job, loss())
         waits.append(wait_of(job, clock))
     assert waits[0] == 0
     assert 0 < waits[1] < waits[2] < waits[3]
@@ -231,7 +232,7 @@ def test_only_the_first_unclaimed_loss_is_replaced_at_once() -> None:
 
 def test_hand_back_is_free_if_the_job_advanced() -> None:
     job = claimed_job(Clock(), max_attempts=1)
-    job.settle(stopped(StopReason.WORKER_STOPPING, 5))
+    end_attempt(job, stopped(StopReason.WORKER_STOPPING, 5))
     assert events_of(job) == ["START", "PAUSE", "RESUME"]
     pause, resume = job.record.transitions[1:]
     assert (pause.source, pause.message) == ("worker:fake", "the worker is stopping")
@@ -243,12 +244,12 @@ def test_hand_back_is_free_if_the_job_advanced() -> None:
 
 def test_hand_back_without_progress_uses_up_an_attempt() -> None:
     job = claimed_job(Clock(), max_attempts=2)
-    job.settle(stopped(StopReason.WORKER_STOPPING, 5))
+    end_attempt(job, stopped(StopReason.WORKER_STOPPING, 5))
     claim(job)
-    job.settle(stopped(StopReason.WORKER_STOPPING, 5))
+    end_attempt(job, stopped(StopReason.WORKER_STOPPING, 5))
     claim(job)
     assert job.record.status.attempt == 2
-    job.settle(stopped(StopReason.WORKER_STOPPING, 5))
+    end_attempt(job, stopped(StopReason.WORKER_STOPPING, 5))
     assert job.state is JobState.FAILED
 
 
@@ -256,16 +257,16 @@ def test_free_hand_backs_are_bounded() -> None:
     job = new_job(Clock(), max_attempts=1)
     for step in range(1, options.MAX_FREE_HAND_BACKS + 1):
         claim(job)
-        job.settle(stopped(StopReason.WORKER_STOPPING, step))
+        end_attempt(job, stopped(StopReason.WORKER_STOPPING, step))
         assert job.state is JobState.PENDING
     claim(job)
-    job.settle(stopped(StopReason.WORKER_STOPPING, options.MAX_FREE_HAND_BACKS + 1))
+    end_attempt(job, stopped(StopReason.WORKER_STOPPING, options.MAX_FREE_HAND_BACKS + 1))
     assert job.state is JobState.FAILED
 
 
 def test_success_shows_the_image_and_its_seed() -> None:
     job = claimed_job(Clock())
-    job.settle(SUCCEEDED)
+    end_attempt(job, SUCCEEDED)
     assert job.state is JobState.SUCCESS
     assert job.record.status.result is not None
     assert job.record.status.result.seed == 7
@@ -274,7 +275,7 @@ def test_success_shows_the_image_and_its_seed() -> None:
 
 def test_attempt_that_ends_with_nothing_has_failed() -> None:
     job = claimed_job(Clock(), max_attempts=1)
-    job.settle(WorkResult(worker=WORKER))
+    end_attempt(job, WorkResult(worker=WORKER))
     assert job.record.status.error is not None
     assert job.record.status.error.kind == ErrorKind.INTERNAL
 
@@ -291,14 +292,14 @@ def test_claim_is_refused_while_no_attempt_is_scheduled() -> None:
     assert job.refusal_of(ClaimInput(dispatch=0, worker="early")) is not None
     for _ in range(2):
         dispatch = job.next_dispatch()
-        job.settle(loss())
+        end_attempt(job, loss())
         assert job.refusal_of(ClaimInput(dispatch=dispatch, worker="late")) is not None
 
 
 def test_claim_is_refused_once_it_is_granted() -> None:
     job = claimed_job(Clock())
     assert job.refusal_of(ClaimInput(dispatch=1, worker="second")) is not None
-    job.settle(failure(ErrorKind.STORAGE))
+    end_attempt(job, failure(ErrorKind.STORAGE))
     assert job.refusal_of(ClaimInput(dispatch=1, worker="second")) is not None
 
 
@@ -312,7 +313,7 @@ def test_claim_is_refused_when_a_cancel_or_a_pause_is_wished() -> None:
 
 def test_long_message_of_an_attempt_is_shortened() -> None:
     job = claimed_job(Clock(), max_attempts=1)
-    job.settle(failure(ErrorKind.ENGINE_CRASHED, "x" * 1_000_000))
+    end_attempt(job, failure(ErrorKind.ENGINE_CRASHED, "x" * 1_000_000))
     assert job.record.status.error is not None
     assert len(job.record.status.error.message) == MAX_MESSAGE_LENGTH
     assert len(job.record.transitions[-1].message) == MAX_MESSAGE_LENGTH
@@ -320,9 +321,10 @@ def test_long_message_of_an_attempt_is_shortened() -> None:
 
 def test_final_job_refuses_everything_and_is_not_changed() -> None:
     job = claimed_job(Clock())
-    job.settle(SUCCEEDED)
+    end_attempt(job, SUCCEEDED)
     before = job.record.view()
-    for act in (job.cancel, job.time_out_in_queue, job.time_out_paused, lambda: job.claim("w")):
+    moves = job.moves
+    for act in (job.cancel, moves.time_out_in_queue, moves.time_out_paused, lambda: job.claim("w")):
         with pytest.raises(IllegalTransitionError):
             act()
     assert job.record.view() == before

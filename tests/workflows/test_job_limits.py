@@ -20,6 +20,7 @@ from tests.workflows.pure import (
     stopped,
 )
 from workflows import options
+from workflows.ends import end_attempt
 from workflows.job import Job
 from workflows.notes import ControlNote
 from workflows.outcomes import AttemptFailure
@@ -39,7 +40,7 @@ def test_processing_time_is_summed_over_attempts_and_stands_still_in_between() -
     clock = Clock()
     job = claimed_job(clock, timeout_seconds=100)
     clock.pass_seconds(30)
-    job.settle(loss())
+    end_attempt(job, loss())
     clock.pass_seconds(5000)
     claim(job)
     clock.pass_seconds(20)
@@ -51,7 +52,7 @@ def test_deadline_is_shown_while_the_job_is_processed_and_only_then() -> None:
     job = claimed_job(clock, timeout_seconds=100)
     assert job.record.status.deadline_at == START + timedelta(seconds=100)
     clock.pass_seconds(30)
-    job.settle(stopped(StopReason.WORKER_STOPPING, 1))
+    end_attempt(job, stopped(StopReason.WORKER_STOPPING, 1))
     assert job.record.status.deadline_at is None
     clock.pass_seconds(1000)
     claim(job)
@@ -62,7 +63,7 @@ def test_deadline_of_a_job_without_time_left_is_not_in_the_past() -> None:
     clock = Clock()
     job = claimed_job(clock, timeout_seconds=100)
     clock.pass_seconds(150)
-    job.settle(stopped(StopReason.WORKER_STOPPING, 1))
+    end_attempt(job, stopped(StopReason.WORKER_STOPPING, 1))
     claim(job)
     assert job.record.status.deadline_at == clock.now
 
@@ -85,14 +86,14 @@ def test_wait_in_the_queue_costs_nothing_of_the_processing_time() -> None:
     claim(job)
     assert job.limits.processing_left.total_seconds() == 60
     clock.pass_seconds(59)
-    job.settle(SUCCEEDED)
+    end_attempt(job, SUCCEEDED)
     assert job.state is JobState.SUCCESS
 
 
 def test_wait_before_a_retry_is_no_queue_time() -> None:
     clock = Clock()
     job = claimed_job(clock, queue_timeout_seconds=100)
-    job.settle(failure(ErrorKind.RATE_LIMITED, retry_after_seconds=300))
+    end_attempt(job, failure(ErrorKind.RATE_LIMITED, retry_after_seconds=300))
     clock.pass_seconds(300)
     assert job.limits.queue_time_left == timedelta(seconds=100)
     clock.pass_seconds(10)
@@ -105,7 +106,7 @@ def test_queue_time_is_summed_over_the_jobs_life() -> None:
     clock.pass_seconds(40)
     claim(job)
     clock.pass_seconds(1000)
-    job.settle(loss())
+    end_attempt(job, loss())
     clock.pass_seconds(40)
     assert job.limits.queue_time_left == timedelta(seconds=20)
 
@@ -128,7 +129,7 @@ def test_pauses_are_summed_up_to_their_own_limit() -> None:
     job.grant_wishes()
     clock.pass_seconds(timedelta(days=10).total_seconds())
     assert job.limits.pause_left == timedelta(0)
-    job.time_out_paused()
+    job.moves.time_out_paused()
     assert job.state is JobState.TIMEOUT_CANCELLED
     assert job.record.transitions[-1].message == "the job was paused for longer than 30 days in all"
 
@@ -137,7 +138,7 @@ def test_queue_limit_ends_a_job_that_no_worker_took() -> None:
     job = new_job(Clock(), queue_timeout_seconds=60)
     late = AttemptFailure.of(ErrorKind.TIMEOUT, "no worker took the job in time", "")
     job.next_dispatch()
-    job.settle(AttemptFailure(late.message, late.report, by_watchdog=True, in_queue=True))
+    end_attempt(job, AttemptFailure(late.message, late.report, by_watchdog=True, in_queue=True))
     assert job.state is JobState.TIMEOUT_CANCELLED
     end = job.record.transitions[-1]
     assert end.source == "watchdog"
@@ -173,7 +174,7 @@ def test_extensions_are_bounded_over_all_attempts() -> None:
     job = claimed_job(clock, timeout_seconds=100)
     for number in range(options.MAX_EXTENSIONS):
         if number == 2:
-            job.settle(loss())
+            end_attempt(job, loss())
             claim(job)
         assert job.judge_limit(0.0)
     assert len(job.record.status.extensions) == options.MAX_EXTENSIONS
@@ -190,7 +191,7 @@ def test_extension_is_carried_over_to_the_next_attempt(end: AttemptFailure | Wor
     assert job.judge_limit(0.0) == timedelta(minutes=2)
     assert job.limits.processing_left == timedelta(minutes=2)
     clock.pass_seconds(20)
-    job.settle(end)
+    end_attempt(job, end)
     clock.pass_seconds(500)
     claim(job)
     assert job.limits.processing_left == timedelta(seconds=100)
@@ -203,7 +204,7 @@ def test_attempt_that_fails_when_no_time_is_left_is_the_last(end: AttemptFailure
     clock = Clock()
     job = claimed_job(clock, timeout_seconds=100)
     clock.pass_seconds(100)
-    job.settle(end)
+    end_attempt(job, end)
     assert job.state is JobState.TIMEOUT_CANCELLED
     reason = f"the job was worked on for its limit of 100 s; its last attempt failed: {end.message}"
     assert job.record.transitions[-1].message == reason
@@ -214,7 +215,7 @@ def test_permanent_error_wins_over_the_limit() -> None:
     clock = Clock()
     job = claimed_job(clock, timeout_seconds=100)
     clock.pass_seconds(100)
-    job.settle(failure(ErrorKind.CONTENT_REJECTED))
+    end_attempt(job, failure(ErrorKind.CONTENT_REJECTED))
     assert job.state is JobState.FAILED
 
 
@@ -223,7 +224,7 @@ def test_beginning_an_attempt_is_no_movement() -> None:
     job = claimed_job(clock, timeout_seconds=100)
     assert job.limits.idle_before >= options.RECENT_PROGRESS
     clock.pass_seconds(30)
-    job.settle(loss())
+    end_attempt(job, loss())
     claim(job)
     assert job.limits.idle_before >= options.RECENT_PROGRESS + timedelta(seconds=30)
     clock.pass_seconds(70)
@@ -235,11 +236,11 @@ def test_movement_of_an_earlier_attempt_counts_from_its_end() -> None:
     clock = Clock()
     job = claimed_job(clock, timeout_seconds=100)
     clock.pass_seconds(30)
-    job.settle(loss(progress=at_step(3)))
+    end_attempt(job, loss(progress=at_step(3)))
     claim(job)
     assert job.limits.idle_before == timedelta(0)
     clock.pass_seconds(25)
-    job.settle(loss())
+    end_attempt(job, loss())
     claim(job)
     assert job.limits.idle_before == timedelta(seconds=25)
 
@@ -247,7 +248,7 @@ def test_movement_of_an_earlier_attempt_counts_from_its_end() -> None:
 def test_result_that_comes_after_an_extension_is_a_success() -> None:
     job = claimed_job(Clock())
     job.judge_limit(1.0)
-    job.settle(SUCCEEDED)
+    end_attempt(job, SUCCEEDED)
     assert job.state is JobState.SUCCESS
     assert job.record.status.deadline_at is None
 
@@ -259,10 +260,10 @@ def test_clock_that_is_set_back_makes_no_negative_time_and_no_backward_story() -
     claim(job)
     clock.pass_seconds(-3600)
     assert job.limits.processing_left == timedelta(seconds=100)
-    job.settle(loss())
+    end_attempt(job, loss())
     assert job.limits.queue_time_left == timedelta(seconds=90)
     claim(job)
-    job.settle(SUCCEEDED)
+    end_attempt(job, SUCCEEDED)
     times = [transition.at for transition in job.record.transitions]
     assert times == sorted(times)
     assert events_of(job) == ["START", "RETRY", "START", "COMPLETE"]

@@ -23,6 +23,7 @@ from tests.workflows.pure import (
     new_job,
     stopped,
 )
+from workflows.ends import end_attempt
 from workflows.job_record import JobRecord, initial_memo, memo_corrections, record_from_memo
 from workflows.messages import ImageJobInput, JobStatus
 from workflows.state_machine import IllegalTransitionError, JobEvent, JobState
@@ -43,9 +44,9 @@ def eventful_record() -> JobRecord:
     clock = Clock()
     job = claimed_job(clock)
     job.judge_limit(1.0)
-    job.settle(failure(ErrorKind.STORAGE, progress=at_step(3), checkpoint=checkpoint(3)))
+    end_attempt(job, failure(ErrorKind.STORAGE, progress=at_step(3), checkpoint=checkpoint(3)))
     claim(job)
-    job.settle(stopped(StopReason.OPERATOR_PAUSE, 5))
+    end_attempt(job, stopped(StopReason.OPERATOR_PAUSE, 5))
     clock.pass_seconds(1.25)
     return job.record
 
@@ -118,7 +119,7 @@ def test_only_what_changed_is_written_again() -> None:
     assert set(job.record.changed_memo()) == {"transition-0001", "status"}
     assert not job.record.has_untold_attributes
     assert job.record.changed_memo() == {}
-    job.settle(SUCCEEDED)
+    end_attempt(job, SUCCEEDED)
     assert set(job.record.changed_memo()) == {"transition-0002", "status"}
 
 

@@ -21,6 +21,7 @@ from tests.workflows.pure import (
     stopped,
 )
 from workflows import options
+from workflows.ends import end_attempt
 from workflows.job import Job
 from workflows.notes import NOTHING_SENT, ControlNote, control_note
 from workflows.outcomes import AttemptFailure
@@ -84,7 +85,7 @@ def test_resume_takes_back_a_pause_that_was_not_begun() -> None:
     ask(job, "pause")
     assert ask(job, "resume", BEN) is None
     assert not job.wishes.call_for_action
-    job.settle(SUCCEEDED)
+    end_attempt(job, SUCCEEDED)
     assert events_of(job) == ["START", "COMPLETE"]
 
 
@@ -94,7 +95,7 @@ def test_resume_of_a_pause_that_was_begun_follows_it() -> None:
     job.begin_pause()
     assert job.record.status.pending_request == "pause"
     assert ask(job, "resume", BEN) is None
-    job.settle(stopped(StopReason.PAUSE, 4))
+    end_attempt(job, stopped(StopReason.PAUSE, 4))
     grant_all(job)
     assert events_of(job) == ["START", "PAUSE", "RESUME"]
     assert [t.source for t in job.record.transitions[1:]] == ["api:anne", "api:ben"]
@@ -116,7 +117,7 @@ def test_last_of_many_wishes_counts() -> None:
     job.begin_pause()
     for wish in ("resume", "resume", "pause", "pause", "resume", "pause"):
         assert ask(job, wish) is None
-    job.settle(stopped(StopReason.PAUSE, 4))
+    end_attempt(job, stopped(StopReason.PAUSE, 4))
     grant_all(job)
     assert job.state is JobState.PAUSED
 
@@ -125,7 +126,7 @@ def test_work_that_completes_before_the_pause_is_a_success() -> None:
     job = claimed_job(Clock())
     ask(job, "pause")
     job.begin_pause()
-    job.settle(SUCCEEDED)
+    end_attempt(job, SUCCEEDED)
     assert job.state is JobState.SUCCESS
     assert job.record.status.pending_request is None
 
@@ -137,7 +138,7 @@ def test_job_that_failed_while_it_was_to_be_paused_is_paused_before_its_next_att
     job = claimed_job(Clock())
     ask(job, "pause")
     job.begin_pause()
-    job.settle(failure(kind))
+    end_attempt(job, failure(kind))
     grant_all(job)
     assert events_of(job) == ["START", "RETRY", "PAUSE"]
     assert job.record.transitions[-1].source == "api:anne"
@@ -147,7 +148,7 @@ def test_worker_that_stops_while_the_job_is_to_be_paused_leaves_it_paused() -> N
     job = claimed_job(Clock())
     ask(job, "pause")
     job.begin_pause()
-    job.settle(stopped(StopReason.WORKER_STOPPING, 4))
+    end_attempt(job, stopped(StopReason.WORKER_STOPPING, 4))
     grant_all(job)
     assert events_of(job) == ["START", "PAUSE", "RESUME", "PAUSE"]
     ask(job, "resume")
@@ -161,14 +162,14 @@ def test_attempt_that_was_cancelled_for_a_pause_pauses_the_job() -> None:
     ask(job, "pause")
     job.begin_pause()
     cancelled = AttemptFailure.of(ErrorKind.INTERNAL, "the attempt was stopped", WORKER)
-    job.settle(AttemptFailure(cancelled.message, cancelled.report, cancelled=True))
+    end_attempt(job, AttemptFailure(cancelled.message, cancelled.report, cancelled=True))
     assert job.state is JobState.PAUSED
     assert job.ledger.current == 1
 
 
 def test_pause_of_the_work_activity_is_a_pause_by_the_operator() -> None:
     job = claimed_job(Clock())
-    job.settle(stopped(StopReason.OPERATOR_PAUSE, 4))
+    end_attempt(job, stopped(StopReason.OPERATOR_PAUSE, 4))
     pause = job.record.transitions[-1]
     assert (pause.to_state, pause.source) == ("PAUSED", "operator")
     assert pause.message == "paused with `temporal activity pause`"
@@ -177,7 +178,7 @@ def test_pause_of_the_work_activity_is_a_pause_by_the_operator() -> None:
 def test_pause_of_an_activity_that_had_not_claimed_yet_is_not_lost() -> None:
     job = new_job(Clock())
     job.next_dispatch()
-    job.settle(stopped(StopReason.OPERATOR_PAUSE, 0))
+    end_attempt(job, stopped(StopReason.OPERATOR_PAUSE, 0))
     assert job.state is JobState.PAUSED
 
 
@@ -198,7 +199,7 @@ def test_illegal_wish_is_refused_with_what_is_allowed(
 @pytest.mark.parametrize("wish", ["cancel", "pause", "resume"])
 def test_final_job_refuses_every_wish(wish: str) -> None:
     job = claimed_job(Clock())
-    job.settle(SUCCEEDED)
+    end_attempt(job, SUCCEEDED)
     assert (ask(job, wish) or "").endswith("nothing: this state is final")
     assert not job.wishes.any
 
@@ -216,10 +217,10 @@ def test_pauses_are_bounded() -> None:
 
 def test_progress_is_that_of_the_last_attempt() -> None:
     job = claimed_job(Clock())
-    job.settle(failure(ErrorKind.STORAGE, progress=at_step(9)))
+    end_attempt(job, failure(ErrorKind.STORAGE, progress=at_step(9)))
     assert job.record.status.progress == at_step(9)
     claim(job)
-    job.settle(failure(ErrorKind.STORAGE))
+    end_attempt(job, failure(ErrorKind.STORAGE))
     assert job.record.status.progress is None
 
 

@@ -19,7 +19,8 @@ from workflows.job_input import (
     UnreadableInputError,
     read_input,
 )
-from workflows.messages import ImageJobInput, job_id_of, workflow_id_for
+from workflows.messages import ImageJobInput
+from workflows.names import job_id_of, workflow_id_for
 from workflows.outcomes import AttemptFailure, is_made_up, read_failure, read_result
 
 CONVERTER = pydantic_data_converter.payload_converter

@@ -7,6 +7,7 @@ from temporalio.client import Client
 
 from activities.models import GenerationParameters
 from tests.workflows.pure import Clock, checkpoint, claimed_job, image_request, loss, new_job
+from workflows.ends import end_attempt
 from workflows.messages import ImageJobInput
 from workflows.presentation import (
     attempt_summary,
@@ -65,7 +66,7 @@ def test_details_say_what_was_asked() -> None:
 def test_attempt_says_its_number_and_where_it_goes_on() -> None:
     job = claimed_job(Clock())
     assert attempt_summary(job.record, 1) == "attempt 1 of 3"
-    job.settle(loss(checkpoint=checkpoint(12)))
+    end_attempt(job, loss(checkpoint=checkpoint(12)))
     assert attempt_summary(job.record, 2) == "attempt 2 of 3, from step 12"
 
 

@@ -12,7 +12,8 @@ from activities.errors import ErrorKind
 from activities.models import WorkInput, WorkResult
 from tests.workflows.behaviours import fail_with, when, work_until_stopped
 from tests.workflows.stage import Stage, events_of
-from workflows.messages import JobView, workflow_id_for
+from workflows.messages import JobView
+from workflows.names import workflow_id_for
 from workflows.reading import JobNotFoundError
 from workflows.state_machine import JobState
 

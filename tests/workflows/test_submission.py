@@ -13,7 +13,8 @@ from activities.models import WorkInput, WorkResult
 from tests.workflows.behaviours import succeed
 from tests.workflows.pure import image_request
 from tests.workflows.stage import JobHandle, Stage
-from workflows.messages import ImageJobInput, workflow_id_for
+from workflows.messages import ImageJobInput
+from workflows.names import workflow_id_for
 from workflows.starting import priority_key, priority_of
 from workflows.state_machine import JobState
 from workflows.submission import start_job

@@ -11,7 +11,7 @@ from activities.models import WorkInput, WorkResult
 from tests.heartbeats import beating
 from tests.workflows.behaviours import when
 from tests.workflows.stage import JobHandle, Stage
-from workflows.messages import workflow_id_for
+from workflows.names import workflow_id_for
 from workflows.state_machine import JobState
 
 
