@@ -9,7 +9,8 @@ from temporalio import activity
 
 from activities.artifacts import ArtifactLostError, ArtifactStore
 from activities.errors import WorkError
-from activities.models import Model, image_folder, pristine_folder
+from activities.refs import image_folder, pristine_folder
+from activities.values import Model
 
 # Visibility tells of a closed run a moment late: what was seen is looked through again.
 _OVERLAP = timedelta(minutes=2)

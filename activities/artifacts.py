@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from activities.errors import ErrorKind, WorkError
-from activities.models import (
+from activities.refs import (
     IMAGE_EXTENSIONS,
     ArtifactRef,
     CheckpointRef,

@@ -14,7 +14,7 @@ from typing import Any
 from activities.artifacts import ArtifactLostError, ArtifactStore
 from activities.engines.base import Capabilities, ImageEngine
 from activities.errors import WorkError
-from activities.models import Model
+from activities.values import Model
 
 _AGAIN_SECONDS = 5.0
 _NAMES = tuple(field.name for field in fields(Capabilities))

@@ -31,8 +31,9 @@ from activities.engines.base import (
 )
 from activities.errors import ErrorKind, WorkError
 from activities.imaging.inspection import ImageFacts, NotAnImageError, inspect_image
-from activities.models import ArtifactRef, CheckpointRef, Phase, RemovedLabel, WorkInput, WorkResult
+from activities.models import Phase, RemovedLabel, WorkInput, WorkResult
 from activities.ownership import Ownership
+from activities.refs import ArtifactRef, CheckpointRef
 from activities.scratch import Scratch
 
 Result = TypeVar("Result")

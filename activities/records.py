@@ -7,7 +7,7 @@ import hashlib
 from datetime import datetime
 
 from activities.artifacts import ArtifactLostError, ArtifactStore
-from activities.models import Model
+from activities.values import Model
 
 _RECORDS = "records"
 

@@ -9,7 +9,8 @@ from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
 from temporalio.client import Client
 
-from activities.models import AttemptHeartbeat, Model
+from activities.models import AttemptHeartbeat
+from activities.values import Model
 
 
 class ReadIdleInput(Model):

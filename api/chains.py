@@ -9,8 +9,8 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from activities.artifacts import ArtifactStore
 from activities.errors import WorkError
-from activities.models import ArtifactRef
 from activities.records import DeliveryRecord, put_delivery
+from activities.refs import ArtifactRef
 from api.callers import source_of
 from api.jobs import Created, Jobs
 from api.outage import answered

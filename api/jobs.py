@@ -18,7 +18,8 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from activities.artifacts import ArtifactLostError, ArtifactStore, get_image
-from activities.models import ArtifactRef, GenerationParameters
+from activities.models import GenerationParameters
+from activities.refs import ArtifactRef
 from api.callers import Caller
 from api.idempotency import Intent
 from api.limits import WaitingJobs

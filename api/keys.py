@@ -15,7 +15,7 @@ from typing import Annotated, NamedTuple
 from pydantic import Field, ValidationError
 
 from activities.artifacts import ArtifactLostError, ArtifactStore
-from activities.models import Model, UtcTime
+from activities.values import Model, UtcTime
 from workflows.messages import Tenant
 
 _FOLDER = "config/keys"

@@ -18,7 +18,7 @@ from pydantic import Field, ValidationError
 
 from activities.artifacts import ArtifactLostError, ArtifactStore
 from activities.fresh import Fresh
-from activities.models import Model
+from activities.values import Model
 from api.refusals import LinkExpired, LinkInvalid, LinksUnreadable
 
 _FOLDER = "config/links"

@@ -11,14 +11,9 @@ from temporalio import activity
 
 from activities.engines.base import Capabilities, EngineEvent, EngineParameters, EngineRun
 from activities.finishing import Finisher
-from activities.models import (
-    ArtifactRef,
-    AttemptHeartbeat,
-    ClaimInput,
-    WorkInput,
-    WorkResult,
-)
+from activities.models import AttemptHeartbeat, ClaimInput, WorkInput, WorkResult
 from activities.ownership import Grant, JobLostError, TemporalOwnership
+from activities.refs import ArtifactRef
 
 # Hands images out without a visible label.
 UNLABELLED = Finisher(label=None, provider="Darkroom", with_parameters=False)

@@ -7,7 +7,7 @@ from temporalio.api.common.v1 import Header
 from temporalio.api.history.v1 import HistoryEvent, WorkflowExecutionSignaledEventAttributes
 from temporalio.contrib.pydantic import pydantic_data_converter
 
-from activities.models import Model
+from activities.values import Model
 from workflows.names import SIGNAL_CANCEL, SIGNAL_PAUSE, SIGNAL_RESUME
 
 _NAME = "bulk"

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Literal
 
-from activities.models import Model
+from activities.values import Model
 from workflows.listing import JobFilter
 from workflows.names import job_id_of, workflow_id_for
 from workflows.notes import ControlNote

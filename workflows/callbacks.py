@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from activities.callbacks.models import CallbackEvents
-from activities.models import Model, UtcTime
+from activities.values import Model, UtcTime
 from workflows.messages import ImageJobInput, JobType, JobView
 from workflows.state_machine import JobEvent, JobState, Transition
 

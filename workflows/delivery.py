@@ -13,7 +13,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.callbacks.activity import CallbackActivities
     from activities.callbacks.models import CallbackAttempt, SendCallbackInput
     from activities.errors import WorkError
-    from activities.models import Model
+    from activities.values import Model
     from workflows import options
     from workflows.callbacks import Message
     from workflows.signals import with_any_payload

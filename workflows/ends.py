@@ -3,7 +3,8 @@
 from datetime import timedelta
 
 from activities.errors import ErrorKind
-from activities.models import CheckpointRef, FailureReport, Progress, StopReason, WorkResult
+from activities.models import FailureReport, Progress, StopReason, WorkResult
+from activities.refs import CheckpointRef
 from workflows.job import Job
 from workflows.moves import with_note
 from workflows.names import WATCHDOG, worker_source

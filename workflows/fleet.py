@@ -9,7 +9,7 @@ from temporalio.api.enums.v1 import WorkerStatus as Reported
 from temporalio.api.worker.v1 import WorkerHeartbeat
 from temporalio.client import Client
 
-from activities.models import Model
+from activities.values import Model
 from workflows.names import POSTPROCESS_TASK_QUEUE, WORKFLOW_TASK_QUEUE, generate_task_queue
 from workflows.presence import HEARTBEAT_AGE, worker_heartbeats
 

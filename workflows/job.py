@@ -10,7 +10,8 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from activities.errors import ErrorKind
-from activities.models import CheckpointRef, ClaimInput
+from activities.models import ClaimInput
+from activities.refs import CheckpointRef
 from workflows import options
 from workflows.amending import AmendNote
 from workflows.attempts import AttemptLedger

@@ -7,7 +7,7 @@ can have been set by hand. What a query is given by anybody stands in quotes tha
 import re
 from datetime import UTC, datetime, timedelta
 
-from activities.models import Model, UtcTime
+from activities.values import Model, UtcTime
 from workflows.messages import DEFAULT_TENANT, JobType, JobView
 from workflows.names import IMAGE_JOB_WORKFLOW
 from workflows.search_attributes import (

@@ -8,17 +8,15 @@ from pydantic import Field, model_validator
 
 from activities.callbacks.models import MAX_URL_LENGTH, CallbackEvents
 from activities.models import (
-    ArtifactRef,
     CarriedProvenance,
-    CheckpointRef,
     DrawnLabel,
     GenerationParameters,
-    Model,
     Progress,
     RemovalTask,
     RemovedLabel,
-    UtcTime,
 )
+from activities.refs import ArtifactRef, CheckpointRef
+from activities.values import Model, UtcTime
 from workflows.names import JOB_ID_PATTERN
 from workflows.state_machine import JobState, Transition
 

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from activities.errors import ErrorKind
-from activities.models import ArtifactRef, WorkResult
+from activities.models import WorkResult
+from activities.refs import ArtifactRef
 from workflows.chain import removal_id
 from workflows.job_record import JobRecord
 from workflows.messages import JobError, JobResult, clip

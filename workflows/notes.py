@@ -4,7 +4,7 @@ from pydantic import Field
 from temporalio.common import RawValue
 from temporalio.converter import PayloadConverter
 
-from activities.models import Model
+from activities.values import Model
 from workflows.messages import MAX_MESSAGE_LENGTH
 from workflows.names import OPERATOR
 

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from pydantic import Field, ValidationError
 
-from activities.models import Model, UtcTime
+from activities.values import Model, UtcTime
 
 _FIRST_SPAN = timedelta(minutes=1)
 _GROWTH = 60

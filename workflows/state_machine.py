@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
 
-from activities.models import Model
+from activities.values import Model
 
 
 class JobState(StrEnum):

@@ -8,7 +8,7 @@ from typing import Any
 
 from temporalio.client import Client, WorkflowExecution
 
-from activities.models import Model
+from activities.values import Model
 from workflows.job_record import REQUEST_KEY, STATUS_KEY
 from workflows.lister import JobLister
 from workflows.listing import JobFilter, in_state, job_query, moment

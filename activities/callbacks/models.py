@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from activities.models import Model, UtcTime
+from activities.values import Model, UtcTime
 
 CallbackOutcome = Literal["delivered", "failed", "gone"]
 # What a receiver is told of: final states, or every transition.

@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError, field_validator
 from activities.artifacts import ArtifactLostError, ArtifactStore
 from activities.callbacks.models import MAX_URL_LENGTH, CallbackEvents
 from activities.callbacks.signing import key_of, new_secret
-from activities.models import Model
+from activities.values import Model
 
 _FOLDER = "config/callbacks"
 _SECRET_NAME = re.compile(r"([0-9]{14})-(first|rotated)-[0-9a-f]{16}\.json")

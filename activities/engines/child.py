@@ -28,7 +28,7 @@ from activities.engines.base import (
 )
 from activities.engines.guard import leave_guard, stand_back
 from activities.errors import ErrorKind, WorkError, clean_text
-from activities.models import Model
+from activities.values import Model
 
 # A checkpoint is taken once its cost, as the last one measured it, is below 2 % of the work since.
 _CHECKPOINT_SHARE = 0.02

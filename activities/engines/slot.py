@@ -14,7 +14,8 @@ from activities.engines.child_log import ChildLog
 from activities.engines.kin import kill_kin, new_mark
 from activities.engines.launch import Pipe, launch
 from activities.errors import ErrorKind, WorkError
-from activities.models import Model, Phase
+from activities.models import Phase
+from activities.values import Model
 
 logger = logging.getLogger("darkroom.engine")
 

@@ -14,14 +14,9 @@ from pydantic import Field, TypeAdapter
 
 from activities.engines.base import Capabilities
 from activities.errors import ErrorKind
-from activities.models import (
-    MAX_STEPS,
-    GenerationParameters,
-    Model,
-    Phase,
-    RemovalParameters,
-    RemovedLabel,
-)
+from activities.models import GenerationParameters, Phase, RemovalParameters, RemovedLabel
+from activities.refs import MAX_STEPS
+from activities.values import Model
 
 _LENGTHS = struct.Struct(">II")
 MEBIBYTE = 1024 * 1024

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from PIL import Image, UnidentifiedImageError
 
-from activities.models import MAX_IMAGE_SIDE
+from activities.refs import MAX_IMAGE_SIDE
 
 _FORMATS = ("PNG", "JPEG", "WEBP")
 # Pillow's MPO is a JPEG with more pictures behind the first.

@@ -28,13 +28,13 @@ from activities.finishing import Finisher
 from activities.generation import GenerationActivities
 from activities.models import (
     AttemptHeartbeat,
-    CheckpointRef,
     FailureReport,
     GenerationParameters,
     WorkInput,
     WorkResult,
 )
 from activities.ownership import Grant
+from activities.refs import CheckpointRef
 from activities.scratch import Scratch
 from tests.fakes import UNLABELLED, FakeEngine, FakeOwnership, FakeRun
 

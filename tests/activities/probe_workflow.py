@@ -8,7 +8,8 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError
 
 with workflow.unsafe.imports_passed_through():
-    from activities.models import ClaimInput, ClaimResult, Model
+    from activities.models import ClaimInput, ClaimResult
+    from activities.values import Model
 
 REFUSED_DISPATCH = 13
 ACTIVITY_ID = "attempt-1"

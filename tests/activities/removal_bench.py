@@ -22,7 +22,6 @@ from activities.imaging.labels.lettering import own_profile
 from activities.kept_profiles import keep_profile
 from activities.label_settings import LabelSettings
 from activities.models import (
-    ArtifactRef,
     DrawnLabel,
     FailureReport,
     GenerationParameters,
@@ -30,6 +29,7 @@ from activities.models import (
     WorkInput,
     WorkResult,
 )
+from activities.refs import ArtifactRef
 from activities.scratch import Scratch
 from activities.watermark import WatermarkActivities
 from tests.activities.attempt_bench import GRACES

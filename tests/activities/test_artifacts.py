@@ -19,7 +19,7 @@ from activities.artifacts import (
     put_image,
 )
 from activities.errors import ErrorKind, WorkError
-from activities.models import CheckpointRef
+from activities.refs import CheckpointRef
 from tests.processes import open_files, until
 
 PROJECT = Path(__file__).resolve().parents[2]

@@ -17,7 +17,8 @@ from activities.attempt import OWNERSHIP_LASTS
 from activities.engines.base import CheckpointTaken, ImageDone, PhaseBegun, StartedOver, StepDone
 from activities.errors import ErrorKind, InvalidParametersError, WorkError
 from activities.imaging.stills import pixels_of
-from activities.models import CLAIM_REFUSED, CheckpointRef, Phase, StopReason
+from activities.models import CLAIM_REFUSED, Phase, StopReason
+from activities.refs import CheckpointRef
 from tests.activities.attempt_bench import (
     IMAGE,
     STEPS,

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from activities.engines.base import EngineEvent, StepDone
-from activities.models import CheckpointRef
+from activities.refs import CheckpointRef
 from tests.activities.attempt_bench import Bench, LoadingEngine, held
 from tests.fakes import FakeEngine
 

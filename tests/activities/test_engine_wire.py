@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from activities.engines import wire
-from activities.models import Model
+from activities.values import Model
 
 
 async def read(data: bytes, claimed: int | None = None) -> tuple[Model, bytes]:

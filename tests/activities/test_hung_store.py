@@ -10,7 +10,7 @@ import pytest
 
 from activities.artifacts import ArtifactLostError, LocalArtifactStore, is_usable, put_image
 from activities.errors import ErrorKind, WorkError
-from activities.models import CheckpointRef
+from activities.refs import CheckpointRef
 from tests.activities.attempt_bench import IMAGE, STEPS, Bench
 from tests.fakes import FakeEngine
 from tests.processes import until

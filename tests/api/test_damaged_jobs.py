@@ -15,8 +15,9 @@ from temporalio.common import RawValue, SearchAttributePair, TypedSearchAttribut
 from temporalio.worker import Worker
 
 from activities.artifacts import LocalArtifactStore, put_image
-from activities.models import ArtifactRef, GenerationParameters
+from activities.models import GenerationParameters
 from activities.ownership import TemporalOwnership
+from activities.refs import ArtifactRef
 from api.app import create_app
 from api.settings import ApiSettings
 from tests.api.conftest import asking

@@ -9,9 +9,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.errors import ErrorKind
 from activities.models import (
-    ArtifactRef,
     AttemptHeartbeat,
-    CheckpointRef,
     FailureReport,
     Phase,
     Progress,
@@ -19,6 +17,7 @@ from activities.models import (
     WorkInput,
     WorkResult,
 )
+from activities.refs import ArtifactRef, CheckpointRef
 from tests.fakes import Behaviour
 
 

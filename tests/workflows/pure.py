@@ -8,7 +8,6 @@ from hypothesis import HealthCheck, settings
 
 from activities.errors import ErrorKind
 from activities.models import (
-    CheckpointRef,
     ClaimInput,
     FailureReport,
     GenerationParameters,
@@ -17,6 +16,7 @@ from activities.models import (
     StopReason,
     WorkResult,
 )
+from activities.refs import CheckpointRef
 from tests.fakes import FAKE_ARTIFACT
 from workflows.job import Job
 from workflows.job_record import JobRecord

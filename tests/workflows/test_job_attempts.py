@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 
 from activities.errors import ErrorKind
-from activities.models import CheckpointRef, ClaimInput, StopReason, WorkResult
+from activities.models import ClaimInput, StopReason, WorkResult
+from activities.refs import CheckpointRef
 from tests.workflows.pure import (
     SUCCEEDED,
     WORKER,

@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from activities.imaging.labels.mark import Floats, Mark
-from activities.models import Model
+from activities.values import Model
 
 MAX_TEMPLATE_SIDE = 4096
 MAX_TEMPLATE_BYTES = 8 * 2**20

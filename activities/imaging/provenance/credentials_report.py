@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from activities.models import Model
+from activities.values import Model
 
 _STATES: dict[str, Literal["invalid", "valid", "trusted"]] = {
     "Valid": "valid",

@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from activities.models import MAX_PROMPT_LENGTH, SEED_LIMIT, Model
+from activities.models import MAX_PROMPT_LENGTH, SEED_LIMIT
+from activities.values import Model
 
 # From IPTC's vocabulary http://cv.iptc.org/newscodes/digitalsourcetype/.
 TRAINED_ALGORITHMIC_MEDIA = "http://cv.iptc.org/newscodes/digitalsourcetype/trainedAlgorithmicMedia"
