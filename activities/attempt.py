@@ -6,58 +6,37 @@ import math
 import os
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
+from activities.advance import Advance
 from activities.errors import ErrorKind, WorkError
 from activities.models import (
     CLAIM_REFUSED,
     MAX_NOTE_LENGTH,
     AttemptHeartbeat,
     FailureReport,
-    Phase,
-    Progress,
     StopReason,
     WorkInput,
     WorkResult,
 )
 from activities.ownership import Grant, JobLostError, Ownership
+from activities.stops import StopGraces, StopRequest
 
 # Short enough that a cancel is heard in a quarter of a second; a job shorter than that costs none.
 HEARTBEAT_INTERVAL = timedelta(milliseconds=250)
-
-# In the order in which an attempt goes through them.
-_PHASES = tuple(Phase)
 
 # A good deal less than the heartbeat timeout, within which no other attempt can begin.
 OWNERSHIP_LASTS = timedelta(seconds=1)
 
 
-@dataclass(frozen=True)
-class StopRequest:
-    """An end that was asked for. The engine is killed if it takes longer than `grace`."""
-
-    reason: StopReason | None
-    checkpoint: bool
-    grace: timedelta
-
-
-@dataclass(frozen=True)
-class StopGraces:
-    """How long an engine may take to stop, by reason. A pause waits for one long step."""
-
-    cancel: timedelta = timedelta(seconds=3)
-    pause: timedelta = timedelta(seconds=30)
-    worker_stopping: timedelta = timedelta(seconds=15)
-
-
 class Attempt:
     """The running execution of a work activity.
 
-    The work reports to it: `moved` after each step, `checkpoint` once one is safely stored.
+    The work reports to it: to `advance` after each step, `checkpoint` once one is safely stored.
     """
 
     def __init__(
@@ -71,15 +50,11 @@ class Attempt:
         self._graces = graces
         self._work: asyncio.Future[WorkResult] | None = None
         self._on_stop: Callable[[StopRequest], None] | None = None
-        self._total_steps = input.total_steps
-        self._step = input.checkpoint.step if input.checkpoint else 0
-        self._percent = self._percent_of(self._step)
         self._note = ""
         self._owned_at = -math.inf
         self._grant: Grant | None = None
-        self._furthest = Phase.LOAD
-        self._begin()
-        self._turn_to(Phase.LOAD)
+        step = input.checkpoint.step if input.checkpoint else 0
+        self.advance = Advance(step, input.total_steps, self._now)
 
     def on_stop(self, callback: Callable[[StopRequest], None]) -> None:
         """Call back when an end is asked for, and again if it is to be sooner.
@@ -90,26 +65,11 @@ class Attempt:
         if self.stop is not None:
             callback(self.stop)
 
-    def step_done(self, step: int, total_steps: int) -> None:
-        """The work advanced, if it did this step for the first time."""
-        is_further = step > self._step
-        self._step, self._total_steps = step, total_steps
-        self._percent = max(self._percent, self._percent_of(step))
-        if is_further:
-            self._move()
-        self._turn_to(Phase.STEP)
-
     def start_over(self, reason: str) -> None:
-        """The checkpoint was of no use: the steps count from the first again.
-
-        The percentage stands still until they have caught up, since it never falls.
-        """
-        self._step, self.checkpoint = 0, None
+        """The checkpoint was of no use."""
+        self.advance.start_over()
+        self.checkpoint = None
         self._note = f"started over: {reason}"[:MAX_NOTE_LENGTH]
-
-    def phase_begun(self, phase: Phase) -> None:
-        """The work turned to something that isn't a step."""
-        self._turn_to(phase)
 
     async def confirm_ownership(self) -> None:
         """Raises `JobLostError`; to be awaited before every write.
@@ -126,7 +86,7 @@ class Attempt:
         return WorkResult.model_validate(
             {
                 "worker": self._worker,
-                "progress": self._progress,
+                "progress": self.advance.progress,
                 "checkpoint": self.checkpoint,
                 "note": self._note,
             }
@@ -186,7 +146,7 @@ class Attempt:
         self._grant = await self._ownership.claim(self.input.dispatch)
         self._owned_at = time.monotonic()
         # Waiting for the claim's answer was no idleness.
-        self._begin()
+        self.advance.begin()
         return await work(self)
 
     def _heed_cancellation(self) -> None:
@@ -249,40 +209,17 @@ class Attempt:
             await asyncio.sleep(HEARTBEAT_INTERVAL.total_seconds())
             activity.heartbeat(self._heartbeat())
 
-    def _begin(self) -> None:
-        """Beginning is no progress: a job that hangs while it loads begins again and again."""
-        self._move()
-        self._has_moved = False
-
-    def _move(self) -> None:
-        # By Temporal's clock, so that a job's times are in order whatever this machine's is set to.
-        now = self._grant.earliest() if self._grant else datetime.now(UTC)
-        self._moved_at, self._moved_on, self._has_moved = time.monotonic(), now, True
-
-    def _turn_to(self, phase: Phase) -> None:
-        if _PHASES.index(phase) > _PHASES.index(self._furthest):
-            self._furthest = phase
-            self._move()
-        self._percent = max(self._percent, {Phase.DECODE: 98, Phase.STORE: 99}.get(phase, 0))
-        self._progress = Progress(
-            percent=self._percent,
-            step=self._step,
-            total_steps=self._total_steps,
-            phase=phase,
-            at=self._moved_on,
-        )
-
-    def _percent_of(self, step: int) -> int:
-        """Steps fill 0 to 97; decoding and storing come after them, and 100 is SUCCESS."""
-        return max(0, min(97 * step // max(self._total_steps, 1), 97))
+    def _now(self) -> datetime:
+        """By Temporal's clock, so that a job's times are in order however this machine's is set."""
+        return self._grant.earliest() if self._grant else datetime.now(UTC)
 
     def _heartbeat(self) -> AttemptHeartbeat:
         return AttemptHeartbeat(
-            progress=self._progress,
-            idle_seconds=time.monotonic() - self._moved_at,
+            progress=self.advance.progress,
+            idle_seconds=self.advance.idle_seconds,
             checkpoint=self.checkpoint,
             load=load_per_core(),
-            has_moved=self._has_moved,
+            has_moved=self.advance.has_moved,
             sent_at=self._grant.latest() if self._grant else None,
         )
 
@@ -293,7 +230,7 @@ class Attempt:
             load=load_per_core(),
             retry_after_seconds=error.retry_after_seconds,
             checkpoint=self.checkpoint,
-            progress=self._progress,
+            progress=self.advance.progress,
         )
         activity.logger.warning("the attempt failed: %s: %s", error.kind, error.message)
         # Benign to the SDK, which would print a traceback of what was just told in a line.

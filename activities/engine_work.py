@@ -16,7 +16,7 @@ from activities.artifacts import (
     put_image,
     store_limit,
 )
-from activities.attempt import Attempt, StopGraces, StopRequest
+from activities.attempt import Attempt
 from activities.engines.base import (
     CheckpointTaken,
     EngineEvent,
@@ -35,6 +35,7 @@ from activities.models import Phase, RemovedLabel, WorkInput, WorkResult
 from activities.ownership import Ownership
 from activities.refs import ArtifactRef, CheckpointRef
 from activities.scratch import Scratch
+from activities.stops import StopGraces, StopRequest
 
 Result = TypeVar("Result")
 
@@ -115,7 +116,7 @@ class EngineWork:
             async for event in events:
                 match event:
                     case ImageDone(data):
-                        attempt.phase_begun(Phase.STORE)
+                        attempt.advance.turn_to(Phase.STORE)
                         return MadeImage(data, removed)
                     case LabelRemoved(told):
                         removed = told
@@ -126,9 +127,9 @@ class EngineWork:
     async def _take(self, attempt: Attempt, event: EngineEvent) -> None:
         match event:
             case StepDone():
-                attempt.step_done(event.step, event.total_steps)
+                attempt.advance.step_done(event.step, event.total_steps)
             case PhaseBegun(phase):
-                attempt.phase_begun(phase)
+                attempt.advance.turn_to(phase)
             case CheckpointTaken(data, step):
                 attempt.checkpoint = await self._keep_checkpoint(attempt, data, step)
             case StartedOver(reason):

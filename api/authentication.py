@@ -10,7 +10,7 @@ from api.key_ring import KeyRing, KeysUnknownError
 from api.keys import key_id_of
 from api.limits import RequestLimit, StrangerLimit
 from api.links import LinkQuery, Links
-from api.problems import Problem
+from api.problem_documents import Problem
 from api.refusals import KeysUnreadable, LinkInvalid, Unauthenticated
 
 # Whatever else is served needs a key, also what isn't there.

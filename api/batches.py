@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from api.errors import invalid_request
 from api.jobs import Created, Jobs
-from api.problems import Problem, ProblemDocument, problem_document
+from api.problem_documents import Problem, ProblemDocument, problem_document
 from api.schemas import CreateJobRequest
 
 # So that a batch leaves room for everybody else's requests.

@@ -13,7 +13,8 @@ from activities.errors import WorkError
 from api.callback_schemas import SetCallbackEndpointRequest
 from api.jobs import Jobs
 from api.outage import answered
-from api.problems import Problem, StateProblem
+from api.problem_documents import Problem
+from api.problems import StateProblem
 from workflows.callbacks import Message, all_messages, receivers
 from workflows.deliveries import AskedTooOftenError, Deliveries, Delivery
 from workflows.messages import ImageJobInput, JobView

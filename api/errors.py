@@ -13,17 +13,14 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
 from activities.errors import ErrorKind, WorkError
-from api.problems import (
+from api.problem_documents import (
     FieldFault,
-    JobNotFound,
-    MethodNotAllowed,
-    NotFound,
     Problem,
     ProblemDocument,
     ProblemResponse,
-    StoreUnavailable,
     problem_document,
 )
+from api.problems import JobNotFound, MethodNotAllowed, NotFound, StoreUnavailable
 from workflows.reading import JobNotFoundError
 
 logger = logging.getLogger("darkroom.api")

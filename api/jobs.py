@@ -1,7 +1,5 @@
 """What the routes ask for: starting and reading jobs, for one caller."""
 
-import asyncio
-import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from copy import copy
@@ -10,26 +8,23 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 from uuid import uuid4
 
-from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
-from activities.artifacts import ArtifactLostError, ArtifactStore, get_image
-from activities.models import GenerationParameters
+from activities.artifacts import ArtifactStore
 from activities.refs import ArtifactRef
 from api.callers import Caller
 from api.idempotency import Intent
+from api.images import read_image
+from api.job_inputs import job_input
 from api.limits import WaitingJobs
 from api.outage import ANSWER_WITHIN, answered
 from api.problems import (
-    ArtifactLost,
     JobNotFound,
     KeyReused,
-    NoImageYet,
-    StoreUnavailable,
     TemporalUnavailable,
 )
 from api.schemas import CreateJobRequest
@@ -41,17 +36,9 @@ from workflows.messages import ImageJobInput, JobView
 from workflows.names import job_id_of, workflow_id_for
 from workflows.reading import JobNotFoundError, JobReader
 from workflows.search_attributes import lacks_search_attributes, register_search_attributes
-from workflows.state_machine import JobState
 from workflows.submission import start_job
 
-# What an image may be; nothing else goes into a header.
-MEDIA_TYPES = ("image/png", "image/jpeg", "image/webp")
-
-_STORE_SECONDS = 10.0
 _MOST_SUCCEEDED = 10_000
-
-# Exact in JavaScript, whose numbers are doubles.
-_CHOSEN_SEED_LIMIT = 2**53
 
 
 class ReceiverCheck(Protocol):
@@ -136,7 +123,8 @@ class Jobs:
         self, asked: CreateJobRequest, intent: Intent | None = None
     ) -> Created:
         """Start a job whose receiver was found to be allowed."""
-        return await self.submit(self._job_input(asked), intent)
+        request = job_input(asked, self._engines, self.share, self._caller.tenant)
+        return await self.submit(request, intent)
 
     async def submit(self, request: ImageJobInput, intent: Intent | None) -> Created:
         """Start a job, or give the one that the same intent has started."""
@@ -184,28 +172,6 @@ class Jobs:
                 # The server's database is new, and younger than this process.
                 await register_search_attributes(self._client)
                 await _start_where_just_registered(start)
-
-    def _job_input(self, asked: CreateJobRequest) -> ImageJobInput:
-        engine = self._engines[0] if asked.engine is None else asked.engine
-        if engine not in self._engines:
-            message = f"there is no engine {engine!r}; choose from {', '.join(self._engines)}"
-            raise RequestValidationError([{"loc": ("body", "engine"), "msg": message}])
-        # One that nobody asked for is no reason to refuse a job.
-        if "priority" in asked.model_fields_set:
-            self.share.require(asked.priority)
-        chosen = asked.seed if asked.seed is not None else secrets.randbelow(_CHOSEN_SEED_LIMIT)
-        fields = asked.model_dump(exclude={"seed", "engine"})
-        fields["priority"] = self.share.cap(asked.priority)
-        return ImageJobInput(
-            **{k: v for k, v in fields.items() if k in ImageJobInput.model_fields},
-            engine=engine,
-            tenant=self._caller.tenant,
-            fairness_weight=self.share.weight,
-            parameters=GenerationParameters(
-                **{k: v for k, v in fields.items() if k in GenerationParameters.model_fields},
-                seed=chosen,
-            ),
-        )
 
     async def read(self, job_id: str) -> JobView:
         """The job, or `JobNotFound`, which another tenant's job is too."""
@@ -257,22 +223,8 @@ class Jobs:
             return None
 
     async def image(self, view: JobView) -> tuple[ArtifactRef, bytes]:
-        """The finished image's bytes, checked against the recorded hash."""
-        artifact = view.status.result.artifact if view.status.result else None
-        if artifact is None and view.state is not JobState.SUCCESS:
-            raise NoImageYet(f"The job is {view.state}: it has no image.", view.state)
-        if artifact is None or artifact.media_type not in MEDIA_TYPES:
-            raise ArtifactLost("The image was made, and the record of it can't be read.")
-        try:
-            async with asyncio.timeout(_STORE_SECONDS):
-                return artifact, await get_image(self._store, artifact)
-        # ValueError: what is recorded is no key at all.
-        except (ArtifactLostError, ValueError) as error:
-            message = "The image was made, and its bytes were lost since."
-            raise ArtifactLost(message) from error
-        # A network file system that is gone blocks its readers.
-        except TimeoutError as error:
-            raise StoreUnavailable("The artifact store doesn't answer.") from error
+        """The finished image of a job that was read; see `read_image`."""
+        return await read_image(self._store, view)
 
 
 def _replayed(view: JobView, request: ImageJobInput) -> Created:

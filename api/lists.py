@@ -6,7 +6,7 @@ from http import HTTPStatus
 from temporalio.client import Client
 
 from api.outage import queried
-from api.problems import Problem
+from api.problem_documents import Problem
 from api.queries import ListJobsQuery
 from workflows.lister import JobLister
 from workflows.messages import JobView

@@ -6,8 +6,8 @@ from fastapi import FastAPI
 from pydantic.json_schema import models_json_schema
 
 from api.authentication import needs_key
-from api.problems import ProblemDocument
-from api.schemas import TransitionEvent
+from api.job_schemas import TransitionEvent
+from api.problem_documents import ProblemDocument
 
 PROBLEM_REF = f"#/components/schemas/{ProblemDocument.__name__}"
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from api.addresses import Addresses
 from api.amending_schemas import AmendmentResponse
-from api.schemas import (
+from api.job_schemas import (
     ErrorResponse,
     ExtensionResponse,
     JobResponse,

@@ -6,7 +6,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from activities.models import MAX_WORKER_LENGTH
 from api.fields import Text, Timestamp
-from api.schemas import JobResponse
+from api.job_schemas import JobResponse
 from workflows.listing import JobFilter, is_quotable
 from workflows.messages import JobType
 from workflows.state_machine import JobState

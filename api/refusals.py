@@ -14,7 +14,8 @@ Problem
 import math
 from http import HTTPStatus
 
-from api.problems import Problem, StoreUnavailable
+from api.problem_documents import Problem
+from api.problems import StoreUnavailable
 
 # Jobs that wait don't become fewer within a second or two.
 _ROOM_AFTER_SECONDS = 5

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Self
 
+from api.job_schemas import TransitionEvent
 from api.presenter import present_progress
-from api.schemas import TransitionEvent
 from workflows.messages import JobView
 from workflows.state_machine import JobState
 

@@ -10,7 +10,6 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from activities.artifacts import ArtifactStore
-from activities.attempt import StopGraces
 from activities.declarations import keep_declaring
 from activities.engine_work import EngineWork
 from activities.engines.base import ImageEngine
@@ -20,6 +19,7 @@ from activities.ownership import TemporalOwnership
 from activities.scratch import Scratch
 from activities.settings import SettingsError, WorkerSettings
 from activities.signing import Signer
+from activities.stops import StopGraces
 from activities.watermark import WatermarkActivities
 from workflows.names import POSTPROCESS_TASK_QUEUE, generate_task_queue
 from workflows.process import WorkerProcess

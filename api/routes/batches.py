@@ -9,12 +9,12 @@ from api.addresses import Addresses
 from api.batches import ItemResult, create_batch
 from api.dependencies import AddressesDependency, ChainsDependency, JobsDependency
 from api.idempotency import IdempotencyKey
+from api.job_schemas import JobResponse
 from api.json_body import JsonRoute
 from api.openapi import FAULT, UNAVAILABLE
 from api.presenter import present_job
-from api.problems import ProblemDocument
+from api.problem_documents import ProblemDocument
 from api.routes.documented import BODY
-from api.schemas import JobResponse
 
 MAX_JOBS = 500
 

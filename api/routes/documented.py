@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 from fastapi import Path
 
+from api.job_schemas import JobResponse
 from api.openapi import RETRY_AFTER, UNAVAILABLE, problem
-from api.schemas import JobResponse
 
 # What a client that polls had better wait between two looks.
 POLL_SECONDS = 1

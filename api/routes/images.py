@@ -14,7 +14,8 @@ from api.dependencies import (
     JobsDependency,
     matches,
 )
-from api.jobs import MEDIA_TYPES
+from api.images import MEDIA_TYPES
+from api.job_schemas import JobResponse
 from api.json_body import JsonRoute
 from api.openapi import FAULT, UNAVAILABLE, problem
 from api.presenter import present_job
@@ -27,7 +28,7 @@ from api.routes.documented import (
     POLL_SECONDS,
     JobId,
 )
-from api.schemas import JobResponse, RemoveLabelRequest
+from api.schemas import RemoveLabelRequest
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=JsonRoute, responses={500: FAULT})
 

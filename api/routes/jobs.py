@@ -20,6 +20,7 @@ from api.dependencies import (
     matches,
 )
 from api.idempotency import IdempotencyKey
+from api.job_schemas import JobResponse
 from api.jobs import Created
 from api.json_body import JsonRoute
 from api.openapi import FAULT, UNAVAILABLE, problem
@@ -36,7 +37,7 @@ from api.routes.documented import (
     REFUSED,
     JobId,
 )
-from api.schemas import ControlRequest, CreateJobRequest, JobResponse
+from api.schemas import ControlRequest, CreateJobRequest
 from api.stopping import unless_stopping
 from workflows.asking import is_held
 from workflows.messages import JobView

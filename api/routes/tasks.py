@@ -12,10 +12,11 @@ from api.dependencies import (
     ControlDependency,
     JobsDependency,
 )
+from api.job_schemas import TransitionResponse
 from api.json_body import JsonRoute
 from api.openapi import FAULT, UNAVAILABLE, problem
 from api.routes.documented import INVALID, NOT_FOUND, JobId
-from api.schemas import CreateJobRequest, TransitionResponse
+from api.schemas import CreateJobRequest
 from api.sites import FetchSite, refuse_other_sites
 from api.tasks import Task, TaskStatus
 

@@ -14,7 +14,6 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities.artifacts import LocalArtifactStore
-from activities.attempt import StopGraces
 from activities.engine_work import EngineWork
 from activities.engines.base import (
     EngineEvent,
@@ -36,6 +35,7 @@ from activities.models import (
 from activities.ownership import Grant
 from activities.refs import CheckpointRef
 from activities.scratch import Scratch
+from activities.stops import StopGraces
 from tests.fakes import UNLABELLED, FakeEngine, FakeOwnership, FakeRun
 
 GRACES = StopGraces(

@@ -14,13 +14,13 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.worker import Worker
 
 from activities.artifacts import LocalArtifactStore
-from activities.attempt import StopGraces
 from activities.engine_work import EngineWork
 from activities.engines.process import ChildProcessEngine
 from activities.generation import GenerationActivities
 from activities.models import StopReason, WorkInput, WorkResult
 from activities.ownership import TemporalOwnership
 from activities.scratch import Scratch
+from activities.stops import StopGraces
 from tests.activities.engine_jobs import parameters, serving
 from tests.activities.probe import Probe, result_of
 from tests.activities.probe_workflow import ProbeWorkflow
