@@ -73,17 +73,29 @@ class EngineWork:
         self._inspect_seconds = inspect_seconds
         # The workflows whose attempts ended while this worker was stopping.
         self.last_served: list[str] = []
+        self._at_work = 0
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
 
     async def attempt(
         self, input: WorkInput, work: Callable[[Attempt], Awaitable[WorkResult]]
     ) -> WorkResult:
         """Claim the job and do the work, whose end is told as the workflow understands it."""
         attempt = Attempt(input, self._ownership, self._worker, self._graces)
+        self._at_work += 1
+        self._is_idle.clear()
         try:
             return await attempt.run(work)
         finally:
+            self._at_work -= 1
+            if not self._at_work:
+                self._is_idle.set()
             if activity.is_worker_shutdown():
                 self.last_served.append(activity.info().workflow_id or "")
+
+    async def until_idle(self) -> None:
+        """Return once no attempt is at work here."""
+        await self._is_idle.wait()
 
     def scratch(self, attempt: Attempt) -> AbstractAsyncContextManager[Path]:
         """The attempt's folder for temporary files, which goes when the context ends."""
