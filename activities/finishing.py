@@ -23,6 +23,7 @@ from activities.imaging.provenance.embedding import (
     write_provenance,
 )
 from activities.imaging.provenance.errors import DamagedMetadataError
+from activities.imaging.provenance.previews import without_previews
 from activities.imaging.provenance.record import (
     ImplicitLabel,
     Provenance,
@@ -102,7 +103,9 @@ class Finisher:
         still = open_still(data, facts.media_type)
         mark = self.label.mark_on(facts.width, facts.height)
         file, kept = _kept(data, facts, still, mark.box)
-        return _drawn(data, still, mark), Covered(self.label, mark.box, file, kept)
+        # A preview of the image has no label, and viewers show it in the image's place.
+        drawn = _drawn(without_previews(data), still, mark)
+        return drawn, Covered(self.label, mark.box, file, kept)
 
     def _private(self, parameters: GenerationParameters) -> tuple[str, ...]:
         """What no engine may tell in the file, wherever it writes it."""

@@ -43,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         size = samples[0].shape[1], samples[0].shape[0]
         sizing = Sizing.PIXELS if options.fixed_size else Sizing.SHARE
         profile = profile_of(calibration.mark, size, options.name, sizing)
+        options.output.parent.mkdir(parents=True, exist_ok=True)
         profile.write(options.output)
     # Only a file that can't be written is an OSError here; the message names it.
     except (CalibrationError, OSError) as error:
@@ -62,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("samples", nargs="+", type=Path, help="PNG, JPEG or WebP, of one size")
-    parser.add_argument("--output", type=Path, required=True, help="the profile to write")
+    parser.add_argument("--output", type=_profile_path, required=True, help="NAME.json to write")
     parser.add_argument("--name", type=_name, default="calibrated", help="of the profile")
     parser.add_argument("--box", type=_box, help="left,top,width,height of the mark, if known")
     parser.add_argument(
@@ -71,6 +72,13 @@ def _parser() -> argparse.ArgumentParser:
         help="the mark has the same size in pixels on every image, and doesn't grow with it",
     )
     return parser
+
+
+def _profile_path(text: str) -> Path:
+    """Workers read no other files; and `--output samples/*.png` would write over a sample."""
+    if not text.endswith(".json"):
+        raise argparse.ArgumentTypeError("must be a file that ends in .json")
+    return Path(text)
 
 
 def _name(text: str) -> str:

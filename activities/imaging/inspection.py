@@ -17,6 +17,10 @@ _MEDIA_TYPES = {
 }
 _MAX_PIXELS = 64_000_000
 _TOO_LARGE = f"more than {_MAX_PIXELS} pixels"
+# An encoder makes a dozen. Each decodes the whole picture, and may be a few bytes long.
+_MAX_SCANS = 100
+_SCAN = b"\xff\xda"
+_TOO_MANY_SCANS = f"more than {_MAX_SCANS} scans"
 _TOO_LONG = f"a side of more than {MAX_IMAGE_SIDE} pixels"
 
 
@@ -44,6 +48,8 @@ def inspect_image(data: bytes) -> ImageFacts:
                 raise NotAnImageError(_TOO_LARGE)
             if max(image.size) > MAX_IMAGE_SIDE:
                 raise NotAnImageError(_TOO_LONG)
+            if image.format in ("JPEG", "MPO") and data.count(_SCAN) > _MAX_SCANS:
+                raise NotAnImageError(_TOO_MANY_SCANS)
             image.verify()
         with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
             image.load()

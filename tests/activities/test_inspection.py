@@ -132,3 +132,13 @@ def _cut_out(data: bytearray, at: int) -> None:
 
 def _cut_off(data: bytearray, at: int) -> None:
     del data[max(1, at) :]
+
+
+def test_file_of_few_bytes_that_decodes_its_picture_many_times_is_refused() -> None:
+    file = io.BytesIO()
+    Image.new("L", (64, 64)).save(file, "JPEG", progressive=True)
+    data = file.getvalue()
+    last = data.rindex(b"\xff\xda")
+    scans = (data[:-2] + data[last:-2] * 1000) + data[-2:]
+    with pytest.raises(NotAnImageError, match="more than 100 scans"):
+        inspect_image(scans)

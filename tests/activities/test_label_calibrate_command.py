@@ -126,10 +126,22 @@ def test_samples_that_no_mark_is_removed_from_are_refused_by_name(
         assert why in told
 
 
-def test_an_output_that_can_not_be_written_is_refused(
-    probes: list[str], tmp_path: Path, capsys: Captured
-) -> None:
-    assert "none" in refused(probes, tmp_path / "none" / "profile.json", capsys)
+def test_a_sample_is_never_written_over(probes: list[str], capsys: Captured) -> None:
+    before = Path(probes[0]).read_bytes()
+    with pytest.raises(SystemExit, match="2"):
+        main(["--output", *probes, probes[1]])
+    assert "must be a file that ends in .json" in capsys.readouterr().err
+    assert Path(probes[0]).read_bytes() == before
+
+
+def test_folder_of_the_output_is_made(probes: list[str], tmp_path: Path) -> None:
+    output = tmp_path / "labels" / "vendor.json"
+    assert main(["--output", str(output), *probes]) == 0
+    assert LabelProfile.read(output).name == "calibrated"
+
+
+def test_an_output_that_can_not_be_written_is_refused(probes: list[str], capsys: Captured) -> None:
+    assert "0.png" in refused(probes, Path(probes[0]) / "profile.json", capsys)
 
 
 @pytest.mark.parametrize("box", ["1,2,3", "a,b,c,d", "1,2,3,4,5"])

@@ -39,7 +39,7 @@ def write_provenance(data: bytes, provenance: Provenance, private: Sequence[str]
     `DamagedMetadataError` where the file can't be taken apart, or its XMP is too large to look at.
     """
     # Mostly there is nothing to look for, and then nobody looks.
-    file, mentions = _open(data), mentions_of(private) if private else None
+    file, mentions = open_file(data), mentions_of(private) if private else None
     label = provenance.implicit_label
     values = {
         DIGITAL_SOURCE_TYPE: provenance.digital_source_type,
@@ -133,7 +133,7 @@ def read_provenance(data: bytes) -> Provenance | None:
     Parameters are only read as this service records them. Safe for files from anywhere; raises
     nothing but `DamagedMetadataError`.
     """
-    file = _open(data)
+    file = open_file(data)
     xmp = Xmp.from_packets(file.xmp)
     label = _label(file, xmp)
     parameters = _model(RecordedParameters, xmp.get(PARAMETERS))
@@ -153,7 +153,7 @@ def read_provenance(data: bytes) -> Provenance | None:
 def describe_provenance(data: bytes) -> ProvenanceSummary:
     """What the file carries, in short. Safe for files from anywhere; raises nothing but
     `DamagedMetadataError`. Whether credentials are valid is for `credentials` to say."""
-    file = _open(data)
+    file = open_file(data)
     xmp = Xmp.from_packets(file.xmp)
     tiff = file.exif
     in_exif = tiff is not None and _has_exif_parameters(tiff)
@@ -172,7 +172,7 @@ def carry_provenance(source: bytes, target: bytes) -> bytes:
     same format or another: then what the other format has a place for. Signed credentials are
     left out, as they hold for the source's bytes only. Raises `DamagedMetadataError`.
     """
-    old, new = _open(source), _open(target)
+    old, new = open_file(source), open_file(target)
     if old.size != new.size:
         raise ValueError(f"not the same picture: {old.size} and {new.size} pixels")
     carried = new.with_all_of(old) if type(old) is type(new) else _converted(old, new)
@@ -223,7 +223,8 @@ def _checked(read: Callable[[], _Read]) -> _Read:
         raise DamagedMetadataError("The file's provenance record is not readable.") from error
 
 
-def _open(data: bytes) -> ImageFile:
+def open_file(data: bytes) -> ImageFile:
+    """Take a file of any of the three kinds apart; raises `DamagedMetadataError`."""
     if data.startswith(png.SIGNATURE):
         return PngFile.from_bytes(data)
     if data.startswith(jpeg.SIGNATURE):

@@ -1,4 +1,5 @@
-"""The user comment inside EXIF (TIFF 6.0, Exif 2.32), changed without moving anything else.
+"""The user comment and the thumbnail inside EXIF (TIFF 6.0, Exif 2.32), changed without moving
+anything else.
 
 Offsets inside of maker notes would break if EXIF were written anew, so a value that has no room
 goes to the end, and a directory that grows is copied there.
@@ -17,6 +18,7 @@ from activities.imaging.provenance.wording import Mentions, read_every_way
 _EXIF_POINTER, _USER_COMMENT = 0x8769, 0x9286
 # Where ComfyUI's nodes put prompt and graph in a file that has no text chunks.
 _DESCRIPTION, _MAKE, _MODEL = 0x010E, 0x010F, 0x0110
+_THUMBNAIL_AT, _THUMBNAIL_LENGTH = 0x0201, 0x0202
 _BYTE, _ASCII, _LONG, _UNDEFINED = 1, 2, 4, 7
 _VERSION_ENTRY = (0x9000, _UNDEFINED, 4, b"0232")
 _EMPTY = b"MM\0*\0\0\0\x08" + b"\0\0" + b"\0" * 4
@@ -88,6 +90,13 @@ class _Tiff:
         """Where the EXIF directory is."""
         entry = self.find(self.first, _EXIF_POINTER)
         return None if entry is None else self._read("I", entry.at + 8)[0]
+
+    def long(self, at: int) -> int:
+        return self._read("I", at)[0]
+
+    def link(self, directory: int) -> int:
+        """Where it stands which directory follows this one: 0 if none does."""
+        return directory + 2 + 12 * self._read("H", directory)[0]
 
     def append(self, value: bytes) -> int:
         """Put something at the end, where offsets must be even; tell where it is."""
@@ -189,6 +198,22 @@ def without_parameters(tiff: bytes) -> bytes:
     for entry in list(_prompt_entries(parsed)):
         # Eight zero bytes are the standard's way to write a comment that says nothing.
         parsed.clear(entry, 8 if entry.tag == _USER_COMMENT else 1)
+    return bytes(parsed.data)
+
+
+def without_thumbnail(tiff: bytes) -> bytes:
+    """Without the small copy of the picture: nothing leads to it, and its bytes are blank."""
+    parsed = _Tiff(tiff)
+    link = parsed.link(parsed.first)
+    second = parsed.long(link)
+    if not second:
+        return tiff
+    at, length = (parsed.find(second, tag) for tag in (_THUMBNAIL_AT, _THUMBNAIL_LENGTH))
+    if at is not None and length is not None:
+        start = parsed.long(at.value)
+        end = min(start + parsed.long(length.value), len(tiff))
+        parsed.data[start:end] = bytes(max(end - start, 0))
+    parsed.write("I", link, 0)
     return bytes(parsed.data)
 
 
