@@ -121,11 +121,13 @@ def _orientation(image: Image.Image) -> object:
 
 
 def _jpeg_options(image: Image.Image) -> dict[str, Any] | None:
+    """Tables and sampling of the file, whatever numbers its tables have: the encoder gives the
+    first component the first one, and the others the second."""
     if not isinstance(image, JpegImagePlugin.JpegImageFile):
         return None
     sampling = JpegImagePlugin.get_sampling(image)
-    options: dict[str, Any] = {"qtables": image.quantization}
-    return options | ({"subsampling": sampling} if sampling >= 0 else {})
+    tables = [image.quantization[table] for _, _, _, table in image.layer[:2]]
+    return {"qtables": tables} | ({"subsampling": sampling} if sampling >= 0 else {})
 
 
 def encode_png(pixels: Pixels) -> bytes:
