@@ -27,6 +27,7 @@ from workflows.options import (
     BULK_HEARTBEAT,
     BULK_LONGEST_QUIET,
     BULK_QUIET,
+    BULK_STILL_HEARTBEAT,
 )
 
 # A row carries a memo, and an answer of Temporal's has a limit.
@@ -193,25 +194,45 @@ class BulkSweeps:
         )
 
 
+class Beats:
+    """What heartbeats tell, and when.
+
+    The server writes each of them down: without news they are few, as hundreds of bulks may wait.
+    """
+
+    def __init__(self, told: BulkProgress) -> None:
+        self._told = told
+        self._told_at = float("-inf")
+
+    def due(self, progress: BulkProgress, now: float) -> BulkProgress | None:
+        """What is to be told now, if anything."""
+        # Who begins anew is behind for a while; nobody should see a bulk go backwards.
+        newest = max(self._told, progress, key=lambda progress: progress.matched)
+        is_news = newest is not self._told
+        if not is_news and now - self._told_at < BULK_STILL_HEARTBEAT.total_seconds():
+            return None
+        self._told, self._told_at = newest, now
+        return newest
+
+
 @asynccontextmanager
 async def _beating(sweeps: BulkSweeps) -> AsyncIterator[None]:
     """Heartbeats with the progress, whatever is being waited for."""
 
     async def beat() -> None:
-        told = _told_before()
+        beats = Beats(_told_before())
         while True:
-            # Who begins anew is behind for a while; nobody should see a bulk go backwards.
-            told = max(told, sweeps.progress, key=lambda progress: progress.matched)
-            activity.heartbeat(told)
+            if told := beats.due(sweeps.progress, time.monotonic()):
+                activity.heartbeat(told)
             await asyncio.sleep(BULK_HEARTBEAT.total_seconds())
 
-    beats = asyncio.create_task(beat())
+    beating = asyncio.create_task(beat())
     try:
         yield
     finally:
-        beats.cancel()
+        beating.cancel()
         with suppress(asyncio.CancelledError):
-            await beats
+            await beating
 
 
 def _told_before() -> BulkProgress:
