@@ -7,7 +7,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.callers import Caller
 from api.key_ring import KeyRing, KeysUnknownError
-from api.keys import key_id_of
 from api.limits import RequestLimit, StrangerLimit
 from api.links import LinkQuery, Links
 from api.problem_documents import Problem
@@ -43,16 +42,12 @@ class Gate:
         # Browsers add headers of their own, such as a proxy's password: only a key comes before.
         link = None if text else _link(scope)
         address = scope["client"][0] if scope.get("client") else ""
-        key_id = key_id_of(text) if text else None
-        self._strangers.check(address, key_id)
         await self._keys.look()
         try:
             caller = await self._caller(text, link)
         except (Unauthenticated, LinkInvalid):
             self._strangers.failed(address)
             raise
-        if key_id and not self._keys.is_open:
-            self._strangers.succeeded(address, key_id)
         self._requests.count(caller)
         return caller
 

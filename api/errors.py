@@ -91,13 +91,16 @@ def _own_words(request: Request, error: HTTPException) -> HTTPException:
 
 
 def _methods_at(request: Request) -> list[str]:
-    """Every documented method of this path: the framework itself names the first route's only."""
-    paths = request.app.openapi()["paths"]
+    """Every documented method of this path: the framework itself names the first route's only.
+
+    A path that is documented as it is comes before those with a parameter in its place.
+    """
+    paths, asked = request.app.openapi()["paths"], request.scope["path"]
+    matching = [path for path in paths if compile_path(path)[0].match(asked)]
     found = {
         method.upper()
-        for path, operations in paths.items()
-        if compile_path(path)[0].match(request.scope["path"])
-        for method in operations
+        for path in ([asked] if asked in paths else matching)
+        for method in paths[path]
     }
     return sorted(found | ({"HEAD"} if "GET" in found else set()))
 

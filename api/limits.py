@@ -25,7 +25,6 @@ _COUNT_EVERY_SECONDS = 1.0
 _BURST_SECONDS = 2.0
 _FAILURES_AT_ONCE = 20
 _FAILURES_PER_SECOND = 1.0
-_KNOWN_HERE_SECONDS = 600.0
 
 Clock = Callable[[], float]
 
@@ -76,37 +75,20 @@ class RequestLimit:
 
 
 class StrangerLimit:
-    """So many failures to authenticate for each address; what follows them isn't even looked at.
+    """So many failures to authenticate for each address; then they are told to wait.
 
-    Who was let in lately, by its key's id and at this address, is let through: behind one proxy,
-    somebody with a wrong key must not shut out the others.
+    Only those who fail: behind one proxy, somebody with a wrong key must not shut out the others.
+    To look at a key or a link costs no more than a hash, and neither can be guessed.
     """
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
-        self._clock = clock
         self._failures = TokenBuckets(_FAILURES_PER_SECOND, _FAILURES_AT_ONCE, clock)
-        self._let_in: OrderedDict[tuple[str, str], float] = OrderedDict()
-
-    def check(self, address: str, key_id: str | None) -> None:
-        """Raises `RateLimited` where the address has failed too often."""
-        network = network_of(address)
-        let_in = self._let_in.get((network, key_id or ""), float("-inf"))
-        is_known = self._clock() - let_in < _KNOWN_HERE_SECONDS
-        wait = 0.0 if is_known else self._failures.wait_seconds(network)
-        if wait:
-            raise RateLimited("There are too many requests without a valid key or link.", wait)
 
     def failed(self, address: str) -> None:
-        """Somebody at this address was refused."""
-        self._failures.take(network_of(address))
-
-    def succeeded(self, address: str, key_id: str) -> None:
-        """The holder of this key was let in."""
-        party = (network_of(address), key_id)
-        self._let_in[party] = self._clock()
-        self._let_in.move_to_end(party)
-        if len(self._let_in) > _MOST_BUCKETS:
-            self._let_in.popitem(last=False)
+        """Somebody at this address was refused. Raises `RateLimited` for one too many."""
+        wait = self._failures.take(network_of(address))
+        if wait:
+            raise RateLimited("There are too many requests without a valid key or link.", wait)
 
 
 def network_of(address: str) -> str:

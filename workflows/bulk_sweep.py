@@ -19,7 +19,7 @@ from workflows.bulk_messages import (
     CarryOutInput,
     bulk_workflow_id,
 )
-from workflows.bulk_turns import is_older_opposite_open
+from workflows.bulk_turns import BulkTurns
 from workflows.listing import quoted
 from workflows.options import (
     BULK_AT_ONCE,
@@ -27,6 +27,7 @@ from workflows.options import (
     BULK_HEARTBEAT,
     BULK_LONGEST_QUIET,
     BULK_QUIET,
+    BULK_STILL_HEARTBEAT,
 )
 
 # A row carries a memo, and an answer of Temporal's has a limit.
@@ -44,7 +45,8 @@ class BulkActivities:
         # All bulks of this worker together.
         self._gate = asyncio.Semaphore(BULK_AT_ONCE)
         # A tenant with hundreds of bulks keeps nobody waiting but itself.
-        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._sweeping: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._turns = BulkTurns(client)
 
     @activity.defn(name=CARRY_OUT_BULK)
     async def carry_out_bulk(self, input: CarryOutInput) -> BulkProgress:
@@ -53,10 +55,10 @@ class BulkActivities:
         A retry begins anew: it finds the same jobs, and those that were asked drop what they are
         sent a second time.
         """
-        turn = self._turns[input.order.filter.tenant]
-        sweeps = BulkSweeps(self._client, self._gate, turn, input)
+        sweeping = self._sweeping[input.order.filter.tenant]
+        sweeps = BulkSweeps(self._client, self._gate, sweeping, input)
         async with _beating(sweeps):
-            await sweeps.until_its_turn()
+            await sweeps.until_its_turn(self._turns)
             await sweeps.until_quiet(self._quiet)
         return sweeps.progress
 
@@ -95,12 +97,12 @@ class BulkSweeps:
     """The sweeps of one bulk, and what came of them."""
 
     def __init__(
-        self, client: Client, gate: asyncio.Semaphore, turn: asyncio.Lock, input: CarryOutInput
+        self, client: Client, gate: asyncio.Semaphore, sweeping: asyncio.Lock, input: CarryOutInput
     ) -> None:
         self.progress = BulkProgress()
         self._client = client
         self._gate = gate
-        self._turn = turn
+        self._sweeping = sweeping
         self._input = input
         self._jobs = BulkJobs(client, input)
         self._query = bulk_query(input.order.filter, input.cutoff_at)
@@ -108,12 +110,13 @@ class BulkSweeps:
         # Run ids, some hundred bytes for each run that the tenant had open at the cut-off.
         self._seen: set[str] = set()
 
-    async def until_its_turn(self) -> None:
-        """Wait for older bulks that ask for the opposite; see `is_older_opposite_open`."""
+    async def until_its_turn(self, turns: BulkTurns) -> None:
+        """Wait for older bulks that ask for the opposite; see `BulkTurns`."""
         # Whoever is seen tells of all that were accepted before it, as well as can be known.
-        while not await self._is_visible() or await is_older_opposite_open(
-            self._client, self._input
-        ):
+        while not await self._is_seen():
+            await asyncio.sleep(_SHORTEST_PAUSE)
+        seen_at = time.monotonic()
+        while not await turns.has_come(self._input, seen_at):
             await asyncio.sleep(_SHORTEST_PAUSE)
 
     async def until_quiet(self, quiet: timedelta) -> None:
@@ -121,7 +124,7 @@ class BulkSweeps:
         calm, is_over = Calm(quiet, time.monotonic()), False
         while not is_over:
             began = time.monotonic()
-            async with self._turn:
+            async with self._sweeping:
                 is_visible = await self._is_visible()
                 has_found = await self._sweep()
             is_over = calm.is_over(began, has_found=has_found, is_visible=is_visible)
@@ -129,6 +132,11 @@ class BulkSweeps:
                 # As long as the sweep took, to leave the server to others half the time.
                 took = time.monotonic() - began
                 await asyncio.sleep(min(max(_SHORTEST_PAUSE, took), _LONGEST_PAUSE))
+
+    async def _is_seen(self) -> bool:
+        """`_is_visible`, but only one of a tenant's bulks looks at a time."""
+        async with self._sweeping:
+            return await self._is_visible()
 
     async def _is_visible(self) -> bool:
         """Whether visibility tells of the bulk itself."""
@@ -186,25 +194,45 @@ class BulkSweeps:
         )
 
 
+class Beats:
+    """What heartbeats tell, and when.
+
+    The server writes each of them down: without news they are few, as hundreds of bulks may wait.
+    """
+
+    def __init__(self, told: BulkProgress) -> None:
+        self._told = told
+        self._told_at = float("-inf")
+
+    def due(self, progress: BulkProgress, now: float) -> BulkProgress | None:
+        """What is to be told now, if anything."""
+        # Who begins anew is behind for a while; nobody should see a bulk go backwards.
+        newest = max(self._told, progress, key=lambda progress: progress.matched)
+        is_news = newest is not self._told
+        if not is_news and now - self._told_at < BULK_STILL_HEARTBEAT.total_seconds():
+            return None
+        self._told, self._told_at = newest, now
+        return newest
+
+
 @asynccontextmanager
 async def _beating(sweeps: BulkSweeps) -> AsyncIterator[None]:
     """Heartbeats with the progress, whatever is being waited for."""
 
     async def beat() -> None:
-        told = _told_before()
+        beats = Beats(_told_before())
         while True:
-            # Who begins anew is behind for a while; nobody should see a bulk go backwards.
-            told = max(told, sweeps.progress, key=lambda progress: progress.matched)
-            activity.heartbeat(told)
+            if told := beats.due(sweeps.progress, time.monotonic()):
+                activity.heartbeat(told)
             await asyncio.sleep(BULK_HEARTBEAT.total_seconds())
 
-    beats = asyncio.create_task(beat())
+    beating = asyncio.create_task(beat())
     try:
         yield
     finally:
-        beats.cancel()
+        beating.cancel()
         with suppress(asyncio.CancelledError):
-            await beats
+            await beating
 
 
 def _told_before() -> BulkProgress:

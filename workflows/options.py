@@ -115,9 +115,11 @@ LIGHT_ACTIVITIES_AT_ONCE = 500
 MAX_CALLBACK_ATTEMPTS = 100
 
 # A bulk may have very many jobs to ask, and goes on for ever: it was accepted. A killed worker is
-# missed soon, because heartbeats come once a second whatever is being waited for.
+# missed soon, because heartbeats come whatever is being waited for.
 BULK_TIMEOUT = timedelta(hours=24)
 BULK_HEARTBEAT = timedelta(seconds=1)
+# Where there is nothing new to tell; a late one or two are borne.
+BULK_STILL_HEARTBEAT = timedelta(seconds=3)
 BULK_HEARTBEAT_TIMEOUT = timedelta(seconds=10)
 BULK_RETRY = RetryPolicy(
     initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30)

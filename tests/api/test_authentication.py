@@ -235,7 +235,8 @@ async def test_store_that_can_not_be_read_lets_in_whom_it_knows(
     async with asking(tenants.app) as api:
         await until_status(api, bearer(unknown), 503)
         problem(await api.get("/v1/jobs/x", headers=bearer(tenants.key)), 404, "JOB_NOT_FOUND")
-        problem(await api.get("/v1/jobs/x"), 401, "UNAUTHENTICATED")
+        # Not at once: the unknown key has failed too often at this address.
+        await until_status(api, {}, 401)
 
 
 async def test_without_keys_only_a_loopback_api_is_open(

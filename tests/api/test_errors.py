@@ -53,6 +53,7 @@ async def test_unknown_path_is_not_found_and_leads_nowhere(
         ("/v1/jobs/x", "GET, HEAD, PATCH"),
         ("/v1/jobs/x/image", "GET, HEAD"),
         ("/v1/jobs/x/cancel", "POST"),
+        ("/v1/bulk/x", "GET, HEAD"),
         ("/healthz", "GET, HEAD"),
         ("/readyz", "GET, HEAD"),
         ("/openapi.json", "GET, HEAD"),
@@ -68,6 +69,15 @@ async def test_wrong_method_is_refused_with_those_there_are(
         assert response.headers["allow"] == allow
         if method != "HEAD":
             problem(response, 405, "METHOD_NOT_ALLOWED")
+
+
+async def test_path_that_is_documented_as_it_is_has_its_own_methods(
+    deserted: httpx.AsyncClient,
+) -> None:
+    """Not those of `/v1/bulk/{bulk_id}`, too, though that looks the same."""
+    response = await deserted.options("/v1/bulk/cancel")
+    problem(response, 405, "METHOD_NOT_ALLOWED")
+    assert response.headers["allow"] == "POST"
 
 
 async def test_fault_is_logged_in_full_and_told_in_part(

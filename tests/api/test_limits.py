@@ -11,6 +11,7 @@ from activities.artifacts import LocalArtifactStore
 from api.app import create_app
 from api.callers import Caller
 from api.limits import RequestLimit, StrangerLimit, TokenBuckets, network_of
+from api.links import Links
 from api.refusals import RateLimited
 from api.settings import ApiSettings
 from tests.api.conftest import asking
@@ -60,27 +61,16 @@ def test_no_limit_is_no_limit() -> None:
         limit.count(Caller("anne"))
 
 
-def exhaust(limit: StrangerLimit, address: str) -> None:
-    for _ in range(20):
-        limit.check(address, None)
-        limit.failed(address)
-
-
 def test_who_fails_too_often_waits_and_others_do_not() -> None:
     clock = Clock()
     limit = StrangerLimit(clock)
-    limit.succeeded("192.0.2.1", "known")
-    exhaust(limit, "192.0.2.1")
-    for key_id in (None, "unknown"):
-        with pytest.raises(RateLimited):
-            limit.check("192.0.2.1", key_id)
-    limit.check("192.0.2.1", "known")
-    limit.check("192.0.2.2", "unknown")
-    exhaust(limit, "192.0.2.2")
+    for _ in range(20):
+        limit.failed("192.0.2.1")
     with pytest.raises(RateLimited):
-        limit.check("192.0.2.2", "known")
+        limit.failed("192.0.2.1")
+    limit.failed("192.0.2.2")
     clock.now += 1
-    limit.check("192.0.2.1", None)
+    limit.failed("192.0.2.1")
 
 
 @pytest.mark.parametrize(
@@ -151,13 +141,15 @@ async def test_request_that_is_refused_takes_no_room(
         job(await post(anne), 202)
 
 
-async def test_stranger_is_told_to_wait_and_not_looked_at(
+async def test_stranger_is_told_to_wait_and_shuts_nobody_out(
     client: Client, store: LocalArtifactStore
 ) -> None:
+    """All at one address: also who has not been let in before is let in with a key or a link."""
     key = await key_for(store, "anne")
     app = create_app(client, store, ApiSettings())
+    signer = await Links(store, 3600).signer()
+    assert signer is not None
     async with asking_as(app, key) as anne, asking(app) as stranger:
-        problem(await anne.get("/v1/jobs/x"), 404, "JOB_NOT_FOUND")
         answers = [await stranger.get("/v1/jobs/x") for _ in range(100)]
         assert {answer.status_code for answer in answers} == {401, 429}
         problem(answers[0], 401, "UNAUTHENTICATED")
@@ -165,6 +157,10 @@ async def test_stranger_is_told_to_wait_and_not_looked_at(
         problem(limited, 429, "RATE_LIMITED")
         assert int(limited.headers["retry-after"]) >= 1
         problem(await anne.get("/v1/jobs/x"), 404, "JOB_NOT_FOUND")
+        link = f"/v1/jobs/x/image?{signer.query('x')}"
+        problem(await stranger.get(link), 404, "JOB_NOT_FOUND")
+        altered = await stranger.get(f"{link}x")
+        problem(altered, 429, "RATE_LIMITED")
 
 
 async def post(api: httpx.AsyncClient) -> httpx.Response:
