@@ -20,10 +20,11 @@ from api.fleet import Fleet
 from api.head import HeadMiddleware
 from api.jobs import Jobs
 from api.key_ring import KeyRing
-from api.limits import RequestLimit, WaitingJobs
+from api.limits import RequestLimit
 from api.links import Links
 from api.lists import JobLists
 from api.openapi import DescribedApp
+from api.room import room_for_bulks, room_for_jobs
 from api.routes import (
     batches,
     bulk,
@@ -78,7 +79,7 @@ def create_app(client: Client, store: ArtifactStore, settings: ApiSettings) -> F
     # One for all, so that whatever they look at together is looked at once.
     presence = Presence(client)
     reader = JobReader(client, store, in_part=True, presence=presence)
-    waiting = WaitingJobs(client, settings.tenant_max_waiting)
+    waiting = room_for_jobs(client, settings.tenant_max_waiting)
     app.state.callback_book = CallbackBook(store)
     app.state.receivers = ReceiverDesk(
         SubmitCheck(settings.callback_rules), app.state.callback_book
@@ -86,6 +87,7 @@ def create_app(client: Client, store: ArtifactStore, settings: ApiSettings) -> F
     app.state.deliveries = Deliveries(client)
     engines, shares = tuple(settings.engine_classes), settings.shares
     app.state.jobs = Jobs(client, store, reader, engines, waiting, shares, app.state.receivers)
+    app.state.bulk_room = room_for_bulks(client, settings.tenant_max_bulks)
     app.state.watches = Watches(reader, app.state.stopping)
     app.state.lists = JobLists(client)
     app.state.fleet = Fleet(client, store, engines, presence)

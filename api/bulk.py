@@ -14,6 +14,7 @@ from api.idempotency import Intent
 from api.outage import answered
 from api.problems import BulkNotFound, KeyReused, TemporalUnavailable
 from api.queries import JobFilterQuery
+from api.room import Room
 from workflows.bulk_messages import (
     BulkAction,
     BulkOrder,
@@ -41,9 +42,10 @@ def merged(query: JobFilterQuery, body: BulkRequest | None) -> tuple[JobFilterQu
 class Bulks:
     """The bulk operations of one caller."""
 
-    def __init__(self, client: Client, caller: Caller) -> None:
+    def __init__(self, client: Client, caller: Caller, room: Room) -> None:
         self._client = client
         self._caller = caller
+        self._room = room
 
     async def accept(
         self, action: BulkAction, asked: JobFilterQuery, message: str, key: str | None
@@ -61,7 +63,7 @@ class Bulks:
             bulk_id = intent.job_id
             order = order.model_copy(update={"fingerprint": intent.fingerprint})
         try:
-            async with answered():
+            async with self._room.for_one(tenant), answered():
                 await start_bulk(self._client, bulk_id, order)
         except WorkflowAlreadyStartedError:
             return await self._replayed(bulk_id, order), True

@@ -48,7 +48,8 @@ async def _lists(request: Request) -> JobLists:
 
 async def _bulks(request: Request) -> Bulks:
     """The bulk operations of whoever asks."""
-    return Bulks(request.app.state.client, request.state.caller)
+    state = request.app.state
+    return Bulks(state.client, request.state.caller, state.bulk_room)
 
 
 async def _fleet(request: Request) -> Fleet:

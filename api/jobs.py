@@ -20,13 +20,13 @@ from api.callers import Caller
 from api.idempotency import Intent
 from api.images import read_image
 from api.job_inputs import job_input
-from api.limits import WaitingJobs
 from api.outage import ANSWER_WITHIN, answered
 from api.problems import (
     JobNotFound,
     KeyReused,
     TemporalUnavailable,
 )
+from api.room import Room
 from api.schemas import CreateJobRequest
 from api.shares import Share, Shares
 from workflows.chain import may_have_successor
@@ -69,7 +69,7 @@ class Jobs:
         store: ArtifactStore,
         reader: JobReader,
         engines: tuple[str, ...],
-        waiting: WaitingJobs,
+        waiting: Room,
         shares: Shares,
         receivers: ReceiverCheck,
     ) -> None:
@@ -163,7 +163,7 @@ class Jobs:
         async def start() -> None:
             await start_job(self._client, job_id, addressed, id_reuse_policy=policy)
 
-        async with self._waiting.room_for_one(request.tenant):
+        async with self._waiting.for_one(request.tenant):
             try:
                 await start()
             except RPCError as error:

@@ -1,25 +1,14 @@
-"""How much one tenant, or one address without a key, may ask of this process."""
+"""How often one tenant, or one address without a key, may ask this process."""
 
-import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Hashable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable
 from ipaddress import IPv6Address, ip_address
 
-from temporalio.client import Client
-from temporalio.service import RPCError
-
 from api.callers import Caller
-from api.outage import answered
-from api.refusals import RateLimited, TooManyJobs
-from workflows.names import IMAGE_JOB_WORKFLOW
-from workflows.search_attributes import JOB_STATE, JOB_TENANT, lacks_search_attributes
-from workflows.state_machine import JobState
+from api.refusals import RateLimited
 
 _MOST_BUCKETS = 10_000
-_COUNT_EVERY_SECONDS = 1.0
 
 # A page that opens a hundred pictures at once is no flood.
 _BURST_SECONDS = 2.0
@@ -101,70 +90,3 @@ def network_of(address: str) -> str:
     if isinstance(parsed, IPv6Address):
         return str(parsed.ipv4_mapped or parsed.exploded[:19])
     return str(parsed)
-
-
-@dataclass
-class _Count:
-    """What waits of one tenant: counted at a time, and started here since."""
-
-    counted: int = 0
-    at: float = float("-inf")
-    started: int = 0
-    starting: int = 0
-    counting: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    @property
-    def total(self) -> int:
-        return self.counted + self.started + self.starting
-
-
-class WaitingJobs:
-    """Room for so many waiting jobs of each tenant; paused ones count, too.
-
-    Other processes' starts are seen once a second, so that together they may let a few more in.
-    """
-
-    def __init__(self, client: Client, most: int, clock: Clock = time.monotonic) -> None:
-        self._client = client
-        self._most = most
-        self._clock = clock
-        self._counts: dict[str, _Count] = {}
-
-    @asynccontextmanager
-    async def room_for_one(self, tenant: str) -> AsyncIterator[None]:
-        """Room for the job that is started inside. Raises `TooManyJobs`."""
-        count = self._counts.setdefault(tenant, _Count())
-        if self._most:
-            await self._recount(tenant, count)
-            if count.total >= self._most:
-                raise TooManyJobs(self._most)
-        count.starting += 1
-        try:
-            yield
-            count.started += 1
-        finally:
-            count.starting -= 1
-
-    async def _recount(self, tenant: str, count: _Count) -> None:
-        # Whoever waits for it uses the count that another one asked for.
-        async with count.counting:
-            now = self._clock()
-            if now - count.at >= _COUNT_EVERY_SECONDS:
-                count.started = 0
-                count.counted = await self._count(tenant)
-                count.at = now
-
-    async def _count(self, tenant: str) -> int:
-        query = (
-            f'WorkflowType="{IMAGE_JOB_WORKFLOW}" AND ExecutionStatus="Running"'
-            f' AND {JOB_TENANT.name}="{tenant}"'
-            f' AND {JOB_STATE.name} IN ("{JobState.PENDING}", "{JobState.PAUSED}")'
-        )
-        try:
-            async with answered():
-                return (await self._client.count_workflows(query)).count
-        except RPCError as error:
-            # The server's database is new: there are no jobs yet.
-            if not lacks_search_attributes(error):
-                raise
-            return 0

@@ -42,7 +42,7 @@ _REFUSALS = {
     "429": {
         **problem(
             "The tenant has too many requests at once (`RATE_LIMITED`), or too many jobs that "
-            "wait (`TOO_MANY_JOBS`)"
+            "wait (`TOO_MANY_JOBS`) or bulk operations that are not over (`TOO_MANY_BULKS`)"
         ),
         "headers": {"Retry-After": RETRY_AFTER},
     },

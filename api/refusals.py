@@ -6,6 +6,7 @@ Problem
  ├─ LinkExpired          403
  ├─ RateLimited          429   with `Retry-After`
  ├─ TooManyJobs          429   likewise
+ ├─ TooManyBulks         429   likewise
  └─ StoreUnavailable
      ├─ KeysUnreadable   503   likewise
      └─ LinksUnreadable  503   likewise
@@ -17,7 +18,7 @@ from http import HTTPStatus
 from api.problem_documents import Problem
 from api.problems import StoreUnavailable
 
-# Jobs that wait don't become fewer within a second or two.
+# What waits or is open doesn't become less within a second or two.
 _ROOM_AFTER_SECONDS = 5
 
 
@@ -73,6 +74,19 @@ class TooManyJobs(Problem):
     def __init__(self, most: int) -> None:
         super().__init__(
             f"{most} jobs wait already, and no more are allowed at a time.",
+            headers={"Retry-After": str(_ROOM_AFTER_SECONDS)},
+        )
+
+
+class TooManyBulks(Problem):
+    """The tenant has as many bulk operations open as it may."""
+
+    status = HTTPStatus.TOO_MANY_REQUESTS
+    code = "TOO_MANY_BULKS"
+
+    def __init__(self, most: int) -> None:
+        super().__init__(
+            f"{most} bulk operations are not over yet, and no more are allowed at a time.",
             headers={"Retry-After": str(_ROOM_AFTER_SECONDS)},
         )
 

@@ -19,6 +19,7 @@ class ApiSettings(Settings):
     allow_no_keys: bool = False
     tenant_requests_per_second: float = Field(default=1000, ge=0, le=1e6, allow_inf_nan=False)
     tenant_max_waiting: int = Field(default=10_000, ge=0, le=10_000_000)
+    tenant_max_bulks: int = Field(default=100, ge=0, le=10_000)
     tenant_weights: Annotated[str, AfterValidator(lambda text: parse_weights(text) and text)] = ""
     tenant_max_priority: Annotated[
         str, AfterValidator(lambda text: parse_priorities(text) and text)

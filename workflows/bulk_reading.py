@@ -1,6 +1,8 @@
 """Starting a bulk, and reading it from outside, whether or not any worker is alive."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 from temporalio.api.common.v1 import Payload
@@ -19,6 +21,7 @@ from workflows.bulk_messages import (
     BULK_WORKFLOW,
     ORDER_KEY,
     PROGRESS_KEY,
+    BulkAction,
     BulkOrder,
     BulkProgress,
     BulkState,
@@ -26,10 +29,20 @@ from workflows.bulk_messages import (
     bulk_workflow_id,
 )
 from workflows.decoding import decoded
+from workflows.listing import quoted
 from workflows.names import WORKFLOW_TASK_QUEUE
 from workflows.options import WORKFLOW_TASK_TIMEOUT
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class OpenBulk:
+    """What matters of a bulk to those that wait for it."""
+
+    tenant: str
+    action: BulkAction
+    cutoff_at: datetime
 
 
 class BulkNotFoundError(Exception):
@@ -108,6 +121,16 @@ async def _progress(
             if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
                 told = event.activity_task_completed_event_attributes.result.payloads
     return await decoded(client.data_converter, told, BulkProgress) or BulkProgress()
+
+
+async def open_bulks(client: Client, rpc_timeout: timedelta | None = None) -> list[OpenBulk]:
+    """All bulks that visibility knows to be running, but those that were started by hand."""
+    query = f'WorkflowType = {quoted(BULK_WORKFLOW)} AND ExecutionStatus = "Running"'
+    found = []
+    async for row in client.list_workflows(query, rpc_timeout=rpc_timeout):
+        if order := await order_of(client, row):
+            found.append(OpenBulk(order.filter.tenant, order.action, row.start_time))
+    return found
 
 
 async def order_of(client: Client, execution: WorkflowExecution) -> BulkOrder | None:

@@ -3,15 +3,12 @@
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
 from types import MappingProxyType
 
 from temporalio.client import Client
 
-from workflows.bulk_messages import BULK_WORKFLOW, BulkAction, CarryOutInput
-from workflows.bulk_reading import order_of
-from workflows.listing import quoted
+from workflows.bulk_messages import BulkAction, CarryOutInput
+from workflows.bulk_reading import OpenBulk, open_bulks
 from workflows.options import BULK_CALL_TIMEOUT
 
 # What comes later takes back what comes earlier; nothing takes a cancel back.
@@ -19,15 +16,6 @@ _OPPOSITES: Mapping[BulkAction, BulkAction] = MappingProxyType(
     {"pause": "resume", "resume": "pause"}
 )
 _LOOK_EVERY_SECONDS = 1.0
-
-
-@dataclass(frozen=True)
-class _OpenBulk:
-    """What matters of a bulk to those that wait for it."""
-
-    tenant: str
-    action: BulkAction
-    cutoff_at: datetime
 
 
 class BulkTurns:
@@ -40,7 +28,7 @@ class BulkTurns:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._looking = asyncio.Lock()
-        self._open: list[_OpenBulk] = []
+        self._open: list[OpenBulk] = []
         self._began = self._ended = float("-inf")
 
     async def has_come(self, input: CarryOutInput, visible_since: float) -> bool:
@@ -58,21 +46,13 @@ class BulkTurns:
             for bulk in await self._look(visible_since)
         )
 
-    async def _look(self, since: float) -> list[_OpenBulk]:
+    async def _look(self, since: float) -> list[OpenBulk]:
         # Whoever waits here uses what another one has found.
         async with self._looking:
             # As long as the last one took, to leave the server to others half the time.
             pause = max(_LOOK_EVERY_SECONDS, self._ended - self._began)
             if self._began < since or time.monotonic() - self._ended >= pause:
                 began = time.monotonic()
-                self._open = await self._read()
+                self._open = await open_bulks(self._client, BULK_CALL_TIMEOUT)
                 self._began, self._ended = began, time.monotonic()
             return self._open
-
-    async def _read(self) -> list[_OpenBulk]:
-        query = f'WorkflowType = {quoted(BULK_WORKFLOW)} AND ExecutionStatus = "Running"'
-        found = []
-        async for row in self._client.list_workflows(query, rpc_timeout=BULK_CALL_TIMEOUT):
-            if order := await order_of(self._client, row):
-                found.append(_OpenBulk(order.filter.tenant, order.action, row.start_time))
-        return found

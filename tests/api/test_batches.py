@@ -12,7 +12,7 @@ from temporalio.client import Client
 from activities.artifacts import LocalArtifactStore
 from api.batches import create_batch
 from api.jobs import Jobs
-from api.limits import WaitingJobs
+from api.room import room_for_jobs
 from api.settings import ApiSettings
 from tests.api.conftest import CountWorkflows
 from tests.api.contract import problem, refused_fields
@@ -135,7 +135,7 @@ async def test_names_that_nobody_answers_for_are_waited_for_together(
         store,
         JobReader(deserted_client, store),
         ("procedural",),
-        WaitingJobs(deserted_client, 0),
+        room_for_jobs(deserted_client, 0),
         ApiSettings().shares,
         SlowNames(50),
     )

@@ -130,6 +130,41 @@ async def test_only_so_many_jobs_of_a_tenant_wait(
                 await asyncio.sleep(0.1)
 
 
+async def test_only_so_many_bulks_of_a_tenant_are_open(
+    deserted_client: Client, store: LocalArtifactStore
+) -> None:
+    keys = [await key_for(store, f"{name}-{uuid4().hex[:8]}") for name in ("anne", "bob")]
+    settings = ApiSettings(tenant_max_bulks=3)
+    app, other = (create_app(deserted_client, store, settings) for _ in range(2))
+    async with (
+        asking_as(app, keys[0]) as anne,
+        asking_as(app, keys[1]) as bob,
+        asking_as(other, keys[0]) as elsewhere,
+    ):
+        answers = await asyncio.gather(*(anne.post("/v1/bulk/pause") for _ in range(12)))
+        assert sorted(answer.status_code for answer in answers) == [202] * 3 + [429] * 9
+        refused = next(answer for answer in answers if answer.status_code == 429)
+        assert "3 bulk operations" in problem(refused, 429, "TOO_MANY_BULKS")["detail"]
+        assert int(refused.headers["retry-after"]) >= 1
+        theirs = [answer.json()["id"] for answer in answers if answer.status_code == 202]
+        theirs.append((await bob.post("/v1/bulk/pause")).json()["id"])
+
+        async def is_full() -> bool:
+            answer = await elsewhere.post("/v1/bulk/pause")
+            if answer.status_code == 202:
+                theirs.append(answer.json()["id"])
+            return answer.status_code == 429
+
+        async with asyncio.timeout(20):
+            while not await is_full():
+                await asyncio.sleep(0.1)
+            for bulk_id in theirs:
+                await deserted_client.get_workflow_handle(f"bulk-{bulk_id}").terminate()
+            while (last := await anne.post("/v1/bulk/pause")).status_code != 202:
+                await asyncio.sleep(0.1)
+    await deserted_client.get_workflow_handle(f"bulk-{last.json()['id']}").terminate()
+
+
 async def test_request_that_is_refused_takes_no_room(
     deserted_client: Client, store: LocalArtifactStore
 ) -> None:

@@ -65,6 +65,7 @@ def test_other_hosts_are_not_taken_for_loopback(host: str) -> None:
         *(("ALLOW_NO_KEYS", value) for value in ("perhaps", "2")),
         *(("TENANT_REQUESTS_PER_SECOND", value) for value in ("-1", "nan", "inf", "many")),
         *(("TENANT_MAX_WAITING", value) for value in ("-1", "1.5", "x")),
+        *(("TENANT_MAX_BULKS", value) for value in ("-1", "1.5", "x")),
         *(("LINK_SECONDS", value) for value in ("0", "1", str(2**40), "x")),
         ("LOG_LEVEL", "LOUD"),
         ("ENGINES", "Fast!"),
