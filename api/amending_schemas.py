@@ -4,7 +4,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from api.fields import Text, UtcTime
+from api.fields import Text, UtcTime, Whole
 from workflows.amending import MAX_AMENDMENT_MESSAGE_LENGTH, MAX_AMENDMENTS
 from workflows.messages import LEAST_TIMEOUT_SECONDS, MOST_TIMEOUT_SECONDS
 
@@ -25,14 +25,14 @@ class AmendJobRequest(BaseModel):
         },
     )
 
-    priority: int | None = Field(
+    priority: Whole | None = Field(
         default=None,
         ge=0,
         le=9,
         description="9 is served first, 0 last; only while the job waits. It goes to the end of "
         "those that wait in that priority",
     )
-    timeout_seconds: int | None = Field(
+    timeout_seconds: Whole | None = Field(
         default=None,
         ge=LEAST_TIMEOUT_SECONDS,
         le=MOST_TIMEOUT_SECONDS,

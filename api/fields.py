@@ -45,6 +45,11 @@ def _clean_json(value: Any, depth: int = 0) -> Any:
     return value
 
 
+def _whole(value: Any) -> Any:
+    """To JSON Schema, and so to whoever reads our document, 512.0 is an integer."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def _timestamp(value: Any) -> datetime:
     """Parse a time strictly: one that is read in the wrong zone starts a job at the wrong hour."""
     if not isinstance(value, str) or not _RFC3339.fullmatch(value):
@@ -78,6 +83,7 @@ def _utc(at: datetime) -> str:
     return in_utc(at).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+Whole = Annotated[int, BeforeValidator(_whole)]
 # BeforeValidator: pydantic's own word for a lone surrogate is harder to understand.
 Text = Annotated[str, BeforeValidator(_clean)]
 Prompt = Annotated[Text, AfterValidator(_not_blank)]

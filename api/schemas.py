@@ -19,6 +19,7 @@ from api.fields import (
     Prompt,
     Text,
     Timestamp,
+    Whole,
 )
 
 
@@ -49,9 +50,9 @@ class CreateJobRequest(BaseModel):
     negative_prompt: Text = Field(
         default="", max_length=MAX_PROMPT_LENGTH, description="What it must not show"
     )
-    width: int = Field(default=1024, ge=MIN_SIDE, le=MAX_SIDE, description="In pixels")
-    height: int = Field(default=1024, ge=MIN_SIDE, le=MAX_SIDE, description="In pixels")
-    num_inference_steps: int = Field(
+    width: Whole = Field(default=1024, ge=MIN_SIDE, le=MAX_SIDE, description="In pixels")
+    height: Whole = Field(default=1024, ge=MIN_SIDE, le=MAX_SIDE, description="In pixels")
+    num_inference_steps: Whole = Field(
         default=30, ge=1, le=150, description="Refinements: more takes longer and is cleaner"
     )
     guidance_scale: float = Field(
@@ -61,7 +62,7 @@ class CreateJobRequest(BaseModel):
         allow_inf_nan=False,
         description="How strongly the prompt steers the picture",
     )
-    seed: int | None = Field(
+    seed: Whole | None = Field(
         default=None,
         ge=0,
         lt=SEED_LIMIT,
@@ -87,23 +88,23 @@ class CreateJobRequest(BaseModel):
         "`watermark: remove`. Who asked, and who was given the copy, is kept on record.",
         validate_default=True,
     )
-    priority: int = Field(
+    priority: Whole = Field(
         default=5,
         ge=0,
         le=9,
         description="9 is served first, 0 last. Tenants can have a highest priority of their own: "
         "one above it is refused, and a job that names none has the default or that",
     )
-    timeout_seconds: int = Field(
+    timeout_seconds: Whole = Field(
         default=1800, ge=10, le=86_400, description="Limit of the time in PROCESSING, all attempts"
     )
-    queue_timeout_seconds: int = Field(
+    queue_timeout_seconds: Whole = Field(
         default=86_400,
         ge=10,
         le=30 * 86_400,
         description="Limit of the time in PENDING since the job could start",
     )
-    max_attempts: int = Field(default=3, ge=1, le=10, description="Attempts in all")
+    max_attempts: Whole = Field(default=3, ge=1, le=10, description="Attempts in all")
     start_at: Timestamp | None = Field(
         default=None, description="Not before this time; RFC 3339 with a zone"
     )
@@ -142,7 +143,7 @@ class RemoveLabelRequest(BaseModel):
     label_terms_accepted: Literal[True] = Field(
         description="Acceptance of the terms of an unlabelled copy, which is kept on record"
     )
-    priority: int | None = Field(
+    priority: Whole | None = Field(
         default=None,
         ge=0,
         le=9,

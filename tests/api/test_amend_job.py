@@ -187,7 +187,7 @@ async def test_job_that_never_was_is_not_there(deserted: httpx.AsyncClient, job_
         *(({"priority": value}, "#/priority") for value in (-1, 10, "7", 7.0, True, [7])),
         *(
             ({"timeout_seconds": value}, "#/timeout_seconds")
-            for value in (9, 86_401, "60", 60.0, 10**30)
+            for value in (9, 86_401, "60", 60.5, 10**30)
         ),
         ({"priority": 7, "message": "x" * 201}, "#/message"),
         ({"priority": 7, "message": "a\0"}, "#/message"),
