@@ -184,7 +184,7 @@ async def test_job_that_never_was_is_not_there(deserted: httpx.AsyncClient, job_
         ({"priority": None}, "#"),
         ([], "#"),
         (7, "#"),
-        *(({"priority": value}, "#/priority") for value in (-1, 10, "7", 7.0, True, [7])),
+        *(({"priority": value}, "#/priority") for value in (-1, 10, "7", 7.5, True, [7])),
         *(
             ({"timeout_seconds": value}, "#/timeout_seconds")
             for value in (9, 86_401, "60", 60.5, 10**30)
