@@ -29,6 +29,7 @@ import httpx
 
 from benchmarks.chaos_callbacks import check_callbacks, receiver
 from benchmarks.chaos_invariants import Violations, check_jobs, check_leftovers, known_jobs
+from benchmarks.stack import until_ready
 from tests.activities.receivers import Receiver
 from tests.end_to_end.stack import Stack, running
 
@@ -219,15 +220,17 @@ async def run_with(
         await asyncio.to_thread(stack.wait_until_ready)
         chaos = Chaos(stack, random.Random(seed), told.url())
         chaos.extra = [stack.start_worker() for _ in range(EXTRA_WORKERS)]
-        async with httpx.AsyncClient(base_url=stack.api_url, timeout=30) as api:
-            await live(chaos, api, jobs, in_flight)
-            known = await known_jobs(stack)
-            violations = await check_jobs(api, known, chaos.jobs, chaos.cancelled)
-            await check_callbacks(violations, api, sorted(known), told)
-            await check_leftovers(stack, violations)
-        for worker in chaos.extra:
-            worker.terminate()
-            worker.wait(60)
+        try:
+            async with httpx.AsyncClient(base_url=stack.api_url, timeout=30) as api:
+                await live(chaos, api, jobs, in_flight)
+                known = await known_jobs(stack)
+                violations = await check_jobs(api, known, chaos.jobs, chaos.cancelled)
+                await check_callbacks(violations, api, sorted(known), told)
+                await check_leftovers(stack, violations)
+        finally:
+            for worker in chaos.extra:
+                worker.terminate()
+                worker.wait(60)
         violations.expect(await asyncio.to_thread(stack.stop) == 0, "make run ends with 0")
         violations.expect(stack.pids() == [], "no process is left")
         for deed, count in sorted(chaos.deeds.items()):
@@ -245,6 +248,8 @@ async def live(chaos: Chaos, api: httpx.AsyncClient, jobs: int, in_flight: int) 
     chaos.is_over = True
     await killer
     chaos.extra = [w if w.poll() is None else chaos.stack.start_worker() for w in chaos.extra]
+    # What was killed last may not be back yet.
+    await until_ready(api)
     print(f"{jobs} jobs in {time.monotonic() - started:.0f} s, seed and all:")
 
 
