@@ -22,7 +22,7 @@ test: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
 
 # The stamp is written last, so that an installation that was cut short is done again.
 $(INSTALLED): pyproject.toml constraints.txt constraints-diffusers.txt
