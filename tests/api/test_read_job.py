@@ -20,7 +20,7 @@ from workflows.state_machine import JobState
 
 ODD_IDS = [
     "x",
-    uuid4().hex,
+    "6d704065bd6e4b8a9c1d2e3f40516273",
     "ABC",
     "%00",
     "a%0Ab",

@@ -80,7 +80,7 @@ def test_note_names_what_is_to_be_different_and_who_says_so() -> None:
         (RawValue(Payload(metadata={"encoding": b"json/plain"}, data=b"{")), "Invalid JSON"),
         (RawValue(Payload(metadata={"encoding": b"x"}, data=b"?")), "could not be read"),
     ],
-    ids=lambda value: str(value)[:30],
+    ids=lambda value: "nothing" if value is NOTHING_SENT else str(value)[:30],
 )
 def test_note_that_is_wrong_in_any_way_is_refused_as_a_whole(sent: object, reason: str) -> None:
     told = amend_note(sent, CONVERTER)
